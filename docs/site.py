@@ -76,7 +76,7 @@ def rules() -> str:
     for page in PAGES:
         parts = explained(page)
         advice = " *(advice)*" if page.level == "advice" else ""
-        summary = parts.summary.rstrip(".").replace("|", r"\|")
+        summary = parts.page.summary.rstrip(".").replace("|", r"\|")
         link = f"[{page.code}]({page.code}.md)"
         lines.append(f"| {link} | {page.name} | {summary}{advice} | {READERS[parts.page.only]} |")
     return "\n".join(lines) + "\n"
@@ -85,7 +85,7 @@ def rules() -> str:
 def rule(parts: Explained) -> str:
     """A rule's page."""
     page = parts.page
-    lines = [f"# {page.code} {page.name}", "", f"**{parts.summary}**", ""]
+    lines = [f"# {page.code} {page.name}", "", f"**{parts.page.summary}**", ""]
     for paragraph in parts.why:
         lines += [paragraph, ""]
     lines += [f"Level: {page.level}. Seen in: {READERS[parts.page.only]}.", ""]

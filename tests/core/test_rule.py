@@ -8,7 +8,7 @@ import pytest
 
 from support.event_sequences import at
 from zerograd.core.events import Backward, Step
-from zerograd.core.rule import listed, place
+from zerograd.core.rule import in_brackets, place
 from zerograd.rules.catalogue import BY_CODE, RULES
 
 
@@ -27,9 +27,9 @@ def test_a_place_is_in_the_previous_iteration_of_the_same_loop_only() -> None:
 
 
 def test_names_are_listed_with_the_number_of_the_others() -> None:
-    assert listed((), 3) == ""
-    assert listed(("a", "b"), 2) == " (a, b)"
-    assert listed(("a",), 2) == " (a and 1 more)"
+    assert in_brackets((), 3) == ""
+    assert in_brackets(("a", "b"), 2) == " (a, b)"
+    assert in_brackets(("a",), 2) == " (a and 1 more)"
 
 
 def test_the_summary_of_a_rule_is_the_first_line_of_its_page() -> None:

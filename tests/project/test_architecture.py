@@ -26,6 +26,9 @@ SHARED_STEMS = {"rules", "fix", "cli", "integrations"}
 """A fix is named like its rule, a command like what it does, an integration like its library; other stems
 are unique."""
 
+MARKS_IN_GRAPHS = {"zerograd.scaled", "zerograd.unscaled"}
+
+_NAMES_A_MODULE = re.compile(r"zerograd(\.\w+)+\.?")
 _MAY_IMPORT = re.compile(r"^May import: (.*)\.$", re.MULTILINE)
 
 
@@ -125,6 +128,18 @@ def test_packages_import_each_other_one_way() -> None:
 
 def test_no_module_is_part_of_an_import_cycle() -> None:
     assert cycles({name: own_imports(name) for name in MODULES}) == []
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_string_that_names_a_module_names_one_that_exists(module: str) -> None:
+    """What is imported or looked up by a string fails late, or never, after a module was renamed."""
+    named = {
+        node.value.rstrip(".")
+        for node in ast.walk(MODULES[module])
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if _NAMES_A_MODULE.fullmatch(node.value)
+    }
+    assert named - set(MODULES) - MARKS_IN_GRAPHS == set()
 
 
 def test_stems_of_modules_are_unique() -> None:

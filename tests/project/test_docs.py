@@ -198,7 +198,7 @@ def test_the_problem_matcher_understands_what_is_printed() -> None:
 def test_every_rule_has_a_page_with_its_finding(page: Page) -> None:
     parts = explained(page)
     written = SITE["rule"](parts)
-    assert written.startswith(f"# {page.code} {page.name}\n\n**{parts.summary}**\n")
+    assert written.startswith(f"# {page.code} {page.name}\n\n**{page.summary}**\n")
     if parts.bad:
         assert f"```python\n{parts.bad}```" in written
         assert f"```python\n{parts.good}```" in written

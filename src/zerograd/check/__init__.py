@@ -1,6 +1,6 @@
 """One `zerograd check`: its settings, files, worker processes and cache.
 
-It gives `check_session.run`, which makes the report.
+`check_session.run` makes the report.
 
 May import: core, rules, static, static.read, fix.
 """

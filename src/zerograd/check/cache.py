@@ -221,7 +221,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _ours(status: os.stat_result) -> bool:
-    """Whether a file belongs to this user and nobody else can write it. Windows has neither question."""
+    """Whether a file belongs to this user, and no other user can write it. Windows has neither property."""
     if sys.platform == "win32":
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022

@@ -1,7 +1,7 @@
 """One check, from the arguments of the command to its report.
 
-The files are found, their results are taken from the cache or computed, and the selected findings are
-reported. A result does not depend on the selection, so the cache is valid for every selection.
+It finds the files, takes their results from the cache or computes them, and reports the selected findings. A
+result does not depend on the selection, so the cache is valid for every selection.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CheckOptions:
     """Fixes are: not computed, shown with their findings, shown as a diff, applied."""
     unsafe: bool = False
     explain: bool = False
-    """Each training loop is accounted for: the cache holds no accounts."""
+    """Explain each training loop (`--why`), without the cache, which holds no explanations."""
     config: str | None = None
     """The file whose settings are used for all files."""
     fail_on: Literal["", "error", "advice"] = ""
@@ -98,7 +98,7 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
 
     It raises `UsageError` for a rule, a baseline or a revision that does not exist or cannot be used.
     """
-    chooser = _Chooser(options)
+    collector = _Collector(options)
     memory = Cache(options.paths) if options.cache and not options.explain else None
     loader = memory.load_settings if memory else load_settings
     discovery = Discovery(
@@ -109,7 +109,7 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
         if path != "-":
             discovery.add(path)
     found = discovery.found
-    # A text that was rewritten is checked again, and not accounted for.
+    # `--why` shows no fixes: a rewritten text is checked again, without an account of its loops.
     shows_fixes = options.repair == "show" and not options.explain
     # To show fixes, what repairs is loaded only where a file has a finding.
     later = options.explain or (shows_fixes and options.stdin is None)
@@ -119,37 +119,37 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
         settings = discovery.settings_above(
             os.path.dirname(os.path.abspath(options.stdin_filename))
         )
-        stdin = _with_stdin(stdin, settings, options, rewriter, chooser)
+        stdin = _with_stdin(stdin, settings, options, rewriter, collector)
     used = _used(found.targets, memory) if options.verbose else ()
     results = _results(found.targets, memory, options, progress)
     if shows_fixes:
-        _add_fixes(options, found.targets, results, chooser, memory)
+        _add_fixes(options, found.targets, results, collector, memory)
     elif rewriter is not None:
-        results = _rewritten(rewriter, found.targets, results, chooser)
+        results = _rewritten(rewriter, found.targets, results, collector)
     for number, target in enumerate(found.targets):
         # The loops and findings in a result are needed, the rest takes memory.
         result, results[number] = results[number], CLEAN
         if target.settings is not DEFAULT:
-            chooser.understood(target.settings)
+            collector.without_unknown(target.settings)
         if result.findings or result.problems or result.loops or result.skipped:
-            chooser.add(result, target.settings, target.path)
+            collector.add(result, target.settings, target.path)
     if memory:
         memory.save()
-    report = chooser.report
+    report = collector.report
     if len(report.findings) > 1:
         report.findings = _reported_once(report.findings)
-    chooser.add_loops(found.targets)
+    collector.add_loops(found.targets)
     report.files += len(found.targets)
     report.errors[:0] = found.problems
     if report.findings:
         add_sources(report)
     if options.write_baseline is not None:
-        write_baseline(options.write_baseline, report.findings, chooser.files)
+        write_baseline(options.write_baseline, report.findings, collector.files)
         return CheckOutcome(report, failed=False, used=used)
     if rewriter is None:
-        return CheckOutcome(report, chooser.failed, used=used)
+        return CheckOutcome(report, collector.failed, used=used)
     report.fixed = rewriter.fixed if rewriter.mode != "show" else None
-    return CheckOutcome(report, chooser.failed, rewriter.diff, stdin, used)
+    return CheckOutcome(report, collector.failed, rewriter.diff, stdin, used)
 
 
 def _with_stdin(
@@ -157,20 +157,20 @@ def _with_stdin(
     settings: Settings,
     options: CheckOptions,
     rewriter: Rewriter | None,
-    chooser: _Chooser,
+    collector: _Collector,
 ) -> bytes:
     """Check what was read from standard input, and add it to the report; the text as it is after the repair."""
     name = options.stdin_filename or "<stdin>"
     result = result_for_bytes(stdin, name, explain=options.explain)
-    if rewriter is not None and chooser.any(result, settings):
-        chooser.files.give(name, _lines(name, stdin))
-        reported = chooser.reports(result, settings)
-        stdin, result = rewriter.text(name, stdin, result, chooser.chooses(settings), reported)
+    if rewriter is not None and collector.any(result, settings):
+        collector.files.give(name, _lines(name, stdin))
+        reported = collector.reports(result, settings)
+        stdin, result = rewriter.text(name, stdin, result, collector.wanted(settings), reported)
     lines = _lines(name, stdin)
-    chooser.files.give(name, lines)
-    chooser.report.sources.update(lines)
-    chooser.add(result, settings, name)
-    chooser.report.files += 1
+    collector.files.give(name, lines)
+    collector.report.sources.update(lines)
+    collector.add(result, settings, name)
+    collector.report.files += 1
     return stdin
 
 
@@ -178,9 +178,9 @@ def selected_report(
     result: FileResult, settings: Settings, path: str, options: CheckOptions
 ) -> Report:
     """The findings of one file that the options and the settings select."""
-    chooser = _Chooser(options)
-    chooser.add(result, settings, path)
-    return chooser.report
+    collector = _Collector(options)
+    collector.add(result, settings, path)
+    return collector.report
 
 
 def _used(targets: Targets, memory: Cache | None) -> tuple[str, ...]:
@@ -209,17 +209,17 @@ def _rewriter(options: CheckOptions) -> Rewriter | None:
 
 
 def _rewritten(
-    rewriter: Rewriter, targets: Targets, results: list[FileResult], chooser: _Chooser
+    rewriter: Rewriter, targets: Targets, results: list[FileResult], collector: _Collector
 ) -> list[FileResult]:
     """The results after the repair; files that depend on a repaired file are checked again."""
     left = list(results)
     for number, (target, result) in enumerate(zip(targets, results, strict=True)):
-        if chooser.any(result, target.settings):
-            wanted = chooser.chooses(target.settings)
-            reported = chooser.reports(result, target.settings)
+        if collector.any(result, target.settings):
+            wanted = collector.wanted(target.settings)
+            reported = collector.reports(result, target.settings)
             left[number] = rewriter.file(target.path, result, wanted, reported)
     for path, data in rewriter.repaired.items():
-        chooser.files.give(path, _lines(path, data))
+        collector.files.give(path, _lines(path, data))
     if rewriter.changed:
         for number, target in enumerate(targets):
             if not rewriter.changed.isdisjoint(map(os.path.abspath, left[number].depends)):
@@ -231,7 +231,7 @@ def _add_fixes(
     options: CheckOptions,
     targets: Targets,
     results: list[FileResult],
-    chooser: _Chooser,
+    collector: _Collector,
     memory: Cache | None,
 ) -> None:
     """Give each reported finding that has no fix one; the cache remembers fixes, too."""
@@ -239,7 +239,7 @@ def _add_fixes(
     for number, (target, result) in enumerate(zip(targets, results, strict=True)):
         if not result.findings:
             continue
-        reports = chooser.reports(result, target.settings) or chooser.chooses(target.settings)
+        reports = collector.reports(result, target.settings) or collector.wanted(target.settings)
         without = [one for one in result.findings if not (one.fix or one.refused) and reports(one)]
         if not without or not _is_unchanged(target):
             continue  # or the result is for a text that is gone
@@ -335,14 +335,14 @@ def _reported_once(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-class _Chooser:
+class _Collector:
     """Collects the selected findings in one report."""
 
     def __init__(self, options: CheckOptions) -> None:
         self.report = Report()
         self.failed = False
         self._options = options
-        self._understood: dict[Settings, Settings] = {}
+        self._without_unknown: dict[Settings, Settings] = {}
         self._selections: dict[object, Selection | None] = {}
         self._seen: set[tuple[str, object]] = set()
         self._loops: list[Seen] = []
@@ -387,7 +387,7 @@ class _Chooser:
             self.report.findings.append(finding)
 
     def reports(self, result: FileResult, settings: Settings) -> Callable[[Finding], bool] | None:
-        """Which findings of a result are reported; None means all that are selected."""
+        """Which findings of a result are reported; None means all that are collector."""
         if self._changes is None and self._baseline is None:
             return None
         baseline = None if self._baseline is None else self._baseline.copy()
@@ -418,7 +418,7 @@ class _Chooser:
         """The severities that the settings give, by code; a narrow name is stronger than a wide one."""
         if not settings.severity:
             return {}
-        known = self.understood(settings)
+        known = self.without_unknown(settings)
         if known not in self._severities:
             graded = [(expand(selector, _pages()), level) for selector, level in known.severity]
             graded.sort(key=lambda one: -len(one[0]))
@@ -429,7 +429,7 @@ class _Chooser:
         """Whether a finding fails the check."""
         if level == "error" or self._options.fail_on:
             return level == "error" or self._options.fail_on == "advice"
-        selection = self._selection(finding.site.path, self.understood(settings))
+        selection = self._selection(finding.site.path, self.without_unknown(settings))
         return selection is not None and finding.code in selection.explicit
 
     def add_loops(self, targets: Targets) -> None:
@@ -441,7 +441,7 @@ class _Chooser:
 
     def _grade(self, settings: Settings, found: Found) -> Grade:
         """What a finding in a training loop counts for, whether a comment allows it or not."""
-        settings = self.understood(settings)
+        settings = self.without_unknown(settings)
         selection = self._selection(found.site.path, settings)
         if selection is not None and found.code not in selection.codes:
             return ""
@@ -458,15 +458,15 @@ class _Chooser:
             return False
         if self._severity(settings).get(finding.code) == "off":
             return False
-        selection = self._selection(finding.site.path, self.understood(settings))
+        selection = self._selection(finding.site.path, self.without_unknown(settings))
         return selection is None or finding.code in selection.codes
 
-    def chooses(self, settings: Settings) -> Callable[[Finding], bool]:
+    def wanted(self, settings: Settings) -> Callable[[Finding], bool]:
         """`wants`, under these settings."""
         return lambda finding: self.wants(finding, settings)
 
     def any(self, result: FileResult, settings: Settings) -> bool:
-        """Whether any finding of a result is selected."""
+        """Whether any finding of a result is collector."""
         return any(self.wants(finding, settings) for finding in result.findings)
 
     def _selection(self, path: str, settings: Settings) -> Selection | None:
@@ -480,11 +480,11 @@ class _Chooser:
             self._selections[key] = resolve(select, ignore, _pages())
         return self._selections[key]
 
-    def understood(self, settings: Settings) -> Settings:
-        """The settings without unknown rules; each unknown rule is reported once."""
-        if settings not in self._understood:
+    def without_unknown(self, settings: Settings) -> Settings:
+        """The settings without unknown rules. Each unknown rule is reported, once."""
+        if settings not in self._without_unknown:
             by_file = settings.per_file_ignores
-            self._understood[settings] = replace(
+            self._without_unknown[settings] = replace(
                 settings,
                 select=settings.select and (self._known(settings.select, settings) or None),
                 ignore=self._known(settings.ignore, settings),
@@ -495,7 +495,7 @@ class _Chooser:
                     if self._known([selector], settings)
                 ),
             )
-        return self._understood[settings]
+        return self._without_unknown[settings]
 
     def _known(self, selectors: Iterable[str], settings: Settings) -> tuple[str, ...]:
         known = []

@@ -1,7 +1,7 @@
 """Finds the files of a check: walks directories, obeys .gitignore and excludes, skips tests.
 
-A file that the user names is always checked. Symbolic links to directories are not followed, so a walk
-always ends, and a link to a file of the same walk is not a second file. Each file is examined once: the cache uses the same time and size.
+A file that the user names is always checked. Symbolic links to directories are not followed, so a walk always
+ends; a link to a file of the same walk is left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Folder(NamedTuple):
 
 @dataclass(eq=False)
 class Targets:
-    """The files of one check, in order. There may be a hundred thousand: targets are made for one folder at a time."""
+    """The files of one check, in order. There may be a hundred thousand, so `Target`s are made for one folder at a time."""
 
     _folders: list[_Folder] = field(default_factory=list)
     _starts: list[int] = field(default_factory=list)

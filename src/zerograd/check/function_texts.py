@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zerograd.core.events import Site
-from zerograd.core.finding import CellKey, SourceKey
+from zerograd.core.finding import SourceKey, source_key
+from zerograd.core.suppressions import first_line
 from zerograd.static.check_file import lines_of
 from zerograd.static.read.load import read
 from zerograd.static.read.source import Unreadable, parse_text
@@ -50,7 +51,7 @@ def _function(span: _Span, lines: Lines) -> Function:
 def _top(spans: list[_Span], lines: Lines) -> Function:
     inside = {number for one in spans for number in range(one.first, one.last + 1)}
     outside = (text for number, text in enumerate(lines, 1) if number not in inside)
-    # Blank lines belong to nobody: a function that is added brings some.
+    # Blank lines do not count: a new function brings some.
     return Function("", "\n".join(text for text in outside if text.strip()))
 
 
@@ -65,8 +66,7 @@ def _spans(lines: Lines) -> Iterator[_Span]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{name}.{node.name}" if name else node.name
             if not isinstance(node, ast.ClassDef):
-                first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-                yield _Span(name, first, node.end_lineno or node.lineno)
+                yield _Span(name, first_line(node), node.end_lineno or node.lineno)
         todo += [(child, name) for child in ast.iter_child_nodes(node)]
 
 
@@ -89,5 +89,4 @@ class Files:
                 self.give(site.path, lines_of(read(site.path)))
             except Unreadable:
                 self._read.add(site.path)
-        key = site.path if site.cell is None else CellKey(site.path, site.cell)
-        return self._lines.get(key, ())
+        return self._lines.get(source_key(site), ())

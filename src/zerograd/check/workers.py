@@ -53,10 +53,7 @@ class Job(NamedTuple):
     named: bool = False
     explain: bool = False
     stamp: tuple[int, int] | None = None
-    """The stamp of the file, if its certain findings get their fixes at once.
-
-    The modules that it imports are still parsed then, and all processes work.
-    """
+    """The stamp of the file, if its certain findings get their fixes in the worker, where imports are still parsed."""
 
 
 GetJob = Callable[[int], Job]
@@ -70,12 +67,12 @@ class _Span:
         self.numbers = numbers
 
     def take(self, count: int) -> range:
-        """The first of them, which this span has no longer."""
+        """Remove the first of them from the span; returns them."""
         taken, self.numbers = self.numbers[:count], self.numbers[count:]
         return taken
 
     def second_half(self) -> range:
-        """The last of them, which this span has no longer."""
+        """Remove the second half of them from the span; returns it."""
         half = len(self.numbers) // 2
         taken, self.numbers = self.numbers[half:], self.numbers[:half]
         return taken
@@ -101,7 +98,7 @@ def check_all(job: GetJob, number: int, processes: int, progress: Progress) -> I
 def _with_fixes(
     job: Job, result: FileResult, begin: Callable[[], object] | None = None
 ) -> FileResult:
-    """A result, with a fix for each certain finding if the job asks for them; `begin` is called before each check of one."""
+    """The result, with a fix for each certain finding if the job asks for fixes; `begin` is called before each attempt."""
     if job.stamp is None or not any(map(_CERTAIN, result.findings)):
         return result
     from zerograd.fix.document import Document

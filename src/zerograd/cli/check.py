@@ -24,10 +24,12 @@ from zerograd.cli.output import (
     inform,
     render,
     say,
+    say_problems,
     wants_color,
     write,
     write_bytes,
 )
+from zerograd.core.wording import counted
 from zerograd.report.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -47,8 +49,8 @@ examples:
   zerograd check . --fix                  apply the safe fixes
   zerograd check . --write-baseline known.json     remember the findings of today
   zerograd check . --baseline known.json           … and report only new ones
-  zerograd check . --diff-base main       only findings in functions that this branch changes
-  zerograd check . --diff-base main --fix … repaired
+  zerograd check . --diff-base main                only findings in functions that this branch changes
+  zerograd check . --diff-base main --fix          … and repair those
   zerograd check train.py --format agent  for a coding agent: terse, with the exact edits
 
 to allow a finding, put a comment on its line, above the function, or at the top of the file:
@@ -63,9 +65,9 @@ settings come from the nearest pyproject.toml above each file:
   severity = { ZG303 = "error", ZG304 = "off" }
   extend = "../policy/zerograd.toml"      # settings of another file, which this one overrides
 
-exit: 0 no errors (advice alone does not count), 1 errors, or advice that was selected by its code
-      or name (--fail-on decides otherwise), 2 something could not be checked; with --fix, the findings that are left count;
-      with --diff, 1 also if something would change
+exit: 0 no errors; 1 errors, or advice that was selected by its code or name (--fail-on changes this);
+      2 something could not be checked. with --fix, only what is left counts; with --diff, the code is
+      also 1 if something would change
 """
 
 
@@ -179,7 +181,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run a check; the exit code."""
     if not arguments.paths:
         arguments.paths = [arguments.why.path if arguments.why else "."]
-    # A check creates many objects and few cycles, and the process ends soon.
+    # A check makes few reference cycles, and the process ends soon.
     gc.disable()
     from zerograd.check import check_session
 
@@ -208,10 +210,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _baseline_written(outcome: CheckOutcome, arguments: argparse.Namespace) -> int:
     """Say what the baseline knows; the exit code."""
     path = arguments.write_baseline
-    for problem in outcome.report.errors:
-        say(f"{problem.path} {problem.message}")
-    number = len(outcome.report.findings)
-    known = f"{number} finding{'' if number == 1 else 's'}"
+    say_problems(outcome.report)
+    known = counted(len(outcome.report.findings), "finding")
     inform(f"{path} knows {known}; use it with --baseline {path}", arguments)
     return outcome.exit_code
 
@@ -230,8 +230,7 @@ def _explain(report: Report, arguments: argparse.Namespace) -> int:
         if any(one.loop.holds(name, wanted.cell, wanted.line) for name in {wanted.path, path})
     ] or [one for one in here if one.loop.kind in ("module", "notebook")]
     if not found:
-        for problem in report.errors:
-            say(f"{problem.path} {problem.message}")
+        say_problems(report)
         distance = {where(one.loop.site): abs(one.loop.site.line - wanted.line) for one in here}
         nearest = min(distance, key=distance.__getitem__, default=None)
         there = f"the nearest is at {nearest}" if nearest else f"there is none in {wanted.path}"
@@ -252,8 +251,7 @@ def _print(outcome: CheckOutcome, arguments: argparse.Namespace) -> bool:
     asked = arguments.fix or arguments.unsafe_fixes
     if arguments.diff:
         written = write_bytes(outcome.diff, arguments.output)
-        for problem in report.errors:
-            say(f"{problem.path} {problem.message}")
+        say_problems(report)
         inform(f"would fix {report.fixed}, {remaining(report)}", arguments)
         return written
     if asked and outcome.stdin is not None:

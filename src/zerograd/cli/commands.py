@@ -12,6 +12,6 @@ COMMANDS = {
     "disable": "undo zerograd enable",
     "explain": "print a rule's page, or list all rules",
     "doctor": "say what is installed, and what can be checked and watched here",
-    "learn": "a course on gradients, computed while you watch",
+    "learn": "a course on gradients, computed while you read",
 }
 """Each subcommand and its purpose."""

@@ -1,4 +1,4 @@
-"""`zerograd doctor`: what is installed, what zerograd can check and watch here, and what not and why."""
+"""`zerograd doctor`: what is installed, and what zerograd can and cannot check and watch here."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _check() -> Iterator[tuple[str, str]]:
 
 
 def _rules_but(reader: str) -> str:
-    """How many rules there are besides those that only one reader sees, and which these are."""
+    """How many rules do not need this reader, and the codes of those that do."""
     from zerograd.rules.catalogue import PAGES
 
     others = [page.code for page in PAGES if page.only == reader]

@@ -22,7 +22,7 @@ examples:
   zerograd learn --answer no | less  without pauses, every question answered with no
   zerograd learn --html lessons/     write the course as web pages, with a bucket to play with
 
-torch computes every number while you watch.
+torch computes every number while you read.
 
 exit: 0, or 2 without torch or for an unknown lesson
 """

@@ -21,7 +21,7 @@ def add_rules(group: argparse._ArgumentGroup) -> None:
         "--ignore",
         action="append",
         metavar="RULES",
-        help="do not use these rules; they are named as for --select",
+        help="do not use these rules",
     )
 
 

@@ -21,6 +21,12 @@ def say(message: str) -> None:
     print(f"zerograd: {message}", file=sys.stderr)
 
 
+def say_problems(report: Report) -> None:
+    """Print why files could not be checked."""
+    for problem in report.errors:
+        say(f"{problem.path} {problem.message}")
+
+
 def inform(message: str, arguments: argparse.Namespace) -> None:
     """Print a message that `-q` leaves out."""
     if not arguments.quiet:
@@ -70,13 +76,7 @@ def write(text: str, path: str | None) -> bool:
     if path is None:
         sys.stdout.write(text)
         return True
-    try:
-        with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
-    except OSError as error:
-        say(f"{path} cannot be written: {error.strerror}")
-        return False
-    return True
+    return write_bytes(text.encode("utf-8", "backslashreplace"), path)
 
 
 def write_bytes(data: bytes, path: str | None) -> bool:

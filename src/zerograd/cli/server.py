@@ -26,7 +26,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_check_rules(parser.add_argument_group("rules"))
     # Many editors add it to the command of every server.
     parser.add_argument(
-        "--stdio", action="store_true", help="the only way it speaks; editors pass this option"
+        "--stdio",
+        action="store_true",
+        help="has no effect: the server always speaks on standard input and output",
     )
 
 

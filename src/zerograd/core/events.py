@@ -251,7 +251,7 @@ class Step(Event):
     guard: Site | None = None
     """The test that decides whether the window closes."""
     finite: bool | None = None
-    """Whether the gradients that it uses are finite, as far as is known then; None: nobody looked."""
+    """Whether the gradients that it uses are finite, as far as is known then; None if they were not looked at."""
     skipped: bool = False
     """A scaler has skipped it, because the gradients are inf or nan."""
     decided: Decided | None = None
@@ -261,7 +261,7 @@ class Step(Event):
     leaked: bool = False
     """It uses gradients of another subject's backward that point against its own, as steps before it did."""
     measured: Measured | None = None
-    """What it should have used, and what it used, where a run has looked."""
+    """The norms of what it should have used and of what it used, where a run has looked."""
     repeated: tuple[str, ...] = ()
     """Some parameters whose used gradients it uses once more, where the others have new ones."""
     repeated_count: int = 0

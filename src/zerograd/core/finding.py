@@ -13,7 +13,7 @@ Level = Literal["error", "advice"]
 Place = tuple[str, str, int, int | None]
 """A code, a path, a line and, in notebooks, a cell: findings there are the same finding."""
 _PRESENTATION = "zerograd.launch.presentation"
-"""The module that shows findings and reports. It is above this one, so it is loaded by its name."""
+"""The module that shows findings and reports. This package must not import it, so it is loaded by its name."""
 
 
 class Note(Record):
@@ -86,13 +86,11 @@ class Finding(Record):
         return self.ranks[0] if len(self.ranks) == 1 else None
 
     def __str__(self) -> str:
-        shown: str = _presentation().finding_text(self)
-        return shown
+        return str(_presentation().finding_text(self))
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        shown: str = _presentation().finding_fragment(self)
-        return shown
+        return str(_presentation().finding_fragment(self))
 
 
 def _presentation() -> Any:
@@ -115,7 +113,7 @@ class Problem(Record):
 
 @dataclass(frozen=True)
 class Watched:
-    """What a run was watched for: what there was to see, and what could not be seen."""
+    """What was watched in a run, and what could not be watched."""
 
     optimizers: tuple[str, ...] = ()
     parameters: int = 0
@@ -129,9 +127,9 @@ class Watched:
     remarks: tuple[str, ...] = ()
     """What was seen and breaks no rule: `3 steps used gradients that are inf or nan`."""
     unwatched: tuple[str, ...] = ()
-    """What looks like an optimizer and is none of torch's: said, not guessed at."""
+    """Objects that look like optimizers and are not `torch.optim.Optimizer`s."""
     compiled: tuple[str, ...] = ()
-    """The optimizers that stepped inside code that torch.compile has compiled, where nobody watches."""
+    """The optimizers that stepped in code that torch.compile has compiled, which is not watched."""
     ranks: tuple[int, ...] = ()
     """The ranks that were watched, where there are several."""
     lost: dict[int, int] = field(default_factory=dict)
@@ -149,9 +147,9 @@ SourceKey = str | CellKey
 """What lines of source are known by: the path of a file, or a cell."""
 
 
-def source_key(site: Site) -> SourceKey:
-    """What the lines of a site are known by in a report."""
-    return site.path if site.cell is None else CellKey(site.path, site.cell)
+def source_key(place: Site | Edit) -> SourceKey:
+    """What the lines of a place are known by in a report."""
+    return place.path if place.cell is None else CellKey(place.path, place.cell)
 
 
 @dataclass
@@ -166,7 +164,7 @@ class Report:
     watched: Watched | None = None
     """What a run was watched for; None for a check."""
     fixed: int | None = None
-    """How many findings were repaired; None where nobody asked."""
+    """How many findings were repaired; None if no repair was asked for."""
     skipped: list[Problem] = field(default_factory=list)
     """The files of directories that were left out, and why."""
     loops: list[LoopVerdict] | None = None
@@ -174,7 +172,7 @@ class Report:
     known: int = 0
     """How many findings are not shown because a baseline knows them."""
     unchanged: int = 0
-    """How many findings and problems are not shown because no function, or file, that they are in has changed."""
+    """How many findings and problems are not shown because their function, or their file, has not changed."""
     lists_loops: bool = False
     """The loops are listed one by one, not only counted."""
 
@@ -186,13 +184,11 @@ class Report:
         return int(any(f.level == "error" for f in self.findings))
 
     def __str__(self) -> str:
-        shown: str = _presentation().report_text(self)
-        return shown
+        return str(_presentation().report_text(self))
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        shown: str = _presentation().report_fragment(self)
-        return shown
+        return str(_presentation().report_fragment(self))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What IPython shows on a terminal."""
@@ -200,8 +196,7 @@ class Report:
 
     def html(self, path: str | PathLike[str]) -> str:
         """Write the report as a web page that needs no network; returns its path."""
-        written: str = _presentation().page(self, path)
-        return written
+        return str(_presentation().page(self, path))
 
     def show(self) -> None:
         """Show that page: below the cell in a notebook, otherwise in a browser."""

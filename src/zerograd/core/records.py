@@ -180,7 +180,7 @@ def _shown(self: Any) -> str:
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """The base of frozen dataclasses of which a program makes few, such as events and findings.
+    """The base of frozen dataclasses with few instances, such as events and findings.
 
     It has the methods that `dataclass` would generate for each class, at import: a fifth of the time of a
     one-file check. They are slower than generated ones, so it is not for what explorers make and compare.

@@ -24,6 +24,7 @@ from zerograd.core.events import (
 from zerograd.core.finding import Finding, Note
 from zerograd.core.lifecycle import FIELDS, State
 from zerograd.core.records import Record, dataclass
+from zerograd.core.wording import listed
 
 
 class Violation(Record):
@@ -39,11 +40,11 @@ class Violation(Record):
     measured: Measured | None = None
     """The gradient norms in the message, where a run has measured them."""
     remark: str = ""
-    """What a run says of its steps that break the rule, where they are not reported."""
+    """What the summary of a run says about steps that break the rule and are not reported."""
     reported: bool = True
-    """False if it is worth no more than the remark."""
+    """False if only the remark is printed."""
     proven: bool = False
-    """Whether what was seen leaves no doubt: a backward that fills other optimizers changes nothing."""
+    """Whether it stays certain where a backward runs that fills other optimizers."""
 
 
 class Windows(Enum):
@@ -183,12 +184,9 @@ def numbers(event: Backward | Step) -> str:
 def named(event: Backward | Step) -> str:
     """The parameters concerned: ` (weight, bias and 4 more)`."""
     seen = event.measured
-    return "" if seen is None else listed(seen.names, seen.count)
+    return "" if seen is None else in_brackets(seen.names, seen.count)
 
 
-def listed(names: tuple[str, ...], count: int) -> str:
+def in_brackets(names: tuple[str, ...], count: int) -> str:
     """The first of so many parameters: ` (weight, bias and 4 more)`."""
-    if not names:
-        return ""
-    more = count - len(names)
-    return f" ({', '.join(names)}{f' and {more} more' if more > 0 else ''})"
+    return f" ({listed(names, count)})" if names else ""

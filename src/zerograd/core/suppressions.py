@@ -1,6 +1,6 @@
 """`# zerograd: allow[name]`: the comments by which an author silences rules, and what they cover.
 
-Only comments count. A comment behind code covers that statement; on a line of its own it covers the statement
+A comment behind code covers that statement; on a line of its own it covers the statement
 below (a whole function, if that is one); before the first statement it covers the file.
 """
 

@@ -1,7 +1,8 @@
 """A training loop of the source, and the verdict on it: right, wrong, or not followed and why.
 
-A loop is where a step is repeated: the innermost loop around it, in its own function or up the calls that
-lead to it. A step without a loop belongs to the function that a framework or nobody calls, or to the file.
+A loop is where a step is repeated: the innermost loop around it, in its own function or up the calls that lead
+to it. A step without a loop belongs to the function that a framework calls, or that no code calls, or to the
+file.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from zerograd.core.events import Site
 from zerograd.core.records import NamedReason, Record, dataclass, replace
 
 Kind = Literal["loop", "per-batch", "function", "module", "notebook"]
-"""A loop; a function that a framework calls for each batch; one that nobody calls; a whole file."""
+"""A loop; a function that a framework calls for each batch; one that no code calls; a whole file."""
 VerdictName = Literal["right", "wrong", "not followed"]
 
 

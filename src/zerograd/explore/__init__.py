@@ -1,6 +1,6 @@
 """Explores source code as a flow: every sequence of events that it can produce, checked by the rules.
 
-It gives `Flow` and the exploration that finds all violations in it.
+It has `Flow` and the exploration that finds all violations in it.
 
 Every state carries the branch decisions that it depends on. A condition agrees with itself until
 something that it reads is assigned. These are not decisions: an arm whose other arm leaves the loop or

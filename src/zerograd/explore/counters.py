@@ -1,4 +1,4 @@
-"""What tests of a loop's counter say in its first iteration, and what they say in all later ones."""
+"""The tests of a loop's counter: their outcomes in the first iteration, and in all later ones."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from zerograd.explore.logic import Known, LastIteration
 
 @dataclass
 class Executed:
-    """Gives the variants of events, each variant as one object: edges go by the identity of events."""
+    """Makes the variants of events. Each variant is one object, because edges are found by the identity of events."""
 
     length: int
     """How many backward calls the guards mean a window to have."""
     _variants: dict[tuple[int, object], tuple[Event, Event]] = field(default_factory=dict)
-    """By the identity of the event in the flow, which is kept, so that it stays its own."""
+    """By the identity of the event in the flow. The event is kept alive: no other one gets its identity."""
     _known: dict[tuple[Emit, Known], Event] = field(default_factory=dict)
 
     def event(self, flow: Emit, known: Known) -> Event:
@@ -54,11 +54,11 @@ class Executed:
 
 @lru_cache(maxsize=256)
 def enters(loop: Loop) -> Emit:
-    """The event with which a guarded loop begins: one object, because edges go by the identity of events."""
+    """The event at the beginning of a guarded loop. It is one object, because edges are found by the identity of events."""
     return Emit(Enter(loop.site, loop=loop.ident))
 
 
 @lru_cache(maxsize=256)
 def holds(loop: Loop) -> Emit:
-    """The event that a guarded loop gives after each of its iterations; one object, likewise."""
+    """The event after each iteration of a guarded loop. It is one object, too."""
     return Emit(Hold(loop.closes or loop.site, loop=loop.ident, guard=loop.paced))

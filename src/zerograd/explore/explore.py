@@ -78,7 +78,7 @@ follow from either outcome."""
 
 @lru_cache(maxsize=4096)
 def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
-    """How a test comes out under what is known, or what is left of it to decide.
+    """The outcome of a test under what is known, or the part of it that is left to decide.
 
     The same flow is explored for several groups of rules: to remember the answers saves 2 % of a check of `bench/right`,
     and 10 % where loops have many tests (fairseq, timm and NVIDIA's examples).
@@ -168,7 +168,7 @@ class Result:
     spent: int
     """How many configurations were gone through."""
     unreached: bool = False
-    """Some code is reached only by paths with too many decisions: nobody has looked at it."""
+    """Some code is reached only by paths with too many decisions, which are not followed."""
     missed: frozenset[Site] = frozenset()
     """The backwards and steps that no path has come to."""
 
@@ -190,7 +190,7 @@ class _Exploration:
     jumps: dict[Label, Configurations] = field(default_factory=dict)
     watchers: list[Configurations] = field(default_factory=list)
     asked: dict[Decision, dict[int, tuple[Alt, bool]]] = field(default_factory=dict)
-    """By decision: the branches that it was taken at, by identity, and whether their test is invariant."""
+    """By decision: the branches at which it was taken, by their identity, and whether their test is invariant."""
     outer: set[Decision] = field(default_factory=set)
     """The decisions outside of all loops on whether a loop runs at all."""
     counts: dict[int, tuple[Known, Known]] = field(default_factory=dict)
@@ -342,7 +342,7 @@ class _Exploration:
         return {self.weighed(path, idle) for path in paths}
 
     def weighed(self, path: Decisions, idle: set[Decision]) -> Decisions:
-        """What of a path counts. A guard that changes and was first false and then true is one decision."""
+        """The decisions of a path that count. A guard that was first false and then true is one decision."""
         twice = {d for d in path if opposite(d.unweighted) in path}
         odds = {d for d in twice if self.is_setting(d.unweighted)}
         turns = {d for d in twice - odds if not d.outcome and self.is_guard(d.unweighted)}
@@ -364,9 +364,10 @@ class _Exploration:
         return not first.isdisjoint(second)
 
     def without_repetitions(self, path: Decisions) -> Decisions:
-        """A path in which one test that comes out the same way again is one decision, whatever was known of it then.
+        """The path, with one decision for a test that has the same outcome several times.
 
-        Of `if train and step > warmup:` only `step > warmup` is left to decide the second time.
+        The decisions may have different texts: of `if train and step > warmup:`, only `step > warmup` may be unknown
+        the second time.
         """
         if len(path) < 2 or self.window is not None:
             return path  # where batches are executed, what is left of a test differs in each
@@ -394,15 +395,10 @@ class _Exploration:
         )
 
     def repeat(self, loop: Loop, entry: Configurations) -> Configurations:
-        labels: tuple[Label, ...] = (Break(loop.ident), Continue(loop.ident))
-        outer = {label: self.jumps.pop(label, None) for label in labels}
         out = self.execute(loop, entry) if self.window else self.saturate(loop, entry)
         if loop.orelse is not None:
             out = self.run(loop.orelse, out)
         merge(out, self.jumps.pop(Break(loop.ident), {}))
-        for label, kept in outer.items():
-            if kept is not None:
-                self.jumps[label] = kept
         return out
 
     def once(self, loop: Loop, entry: Configurations) -> Configurations:
@@ -565,7 +561,7 @@ def explore(
         if isinstance(part, Emit) and isinstance(part.event, (Backward, Step))
         if id(part) not in search.reached
     )
-    # A finding that needs too many decisions to be reported counts as code that nobody has looked at.
+    # A finding that needs too many decisions to be reported counts as code that was not reached.
     hidden = search.most > MOST_DECISIONS and any(
         all(weight(path) > one.rule.most_decisions for path in one.decisions) for one in outcomes
     )

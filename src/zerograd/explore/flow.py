@@ -44,7 +44,7 @@ class Alt:
     free: tuple[bool, bool] = (False, False)
     """Taking the then-arm (the else-arm) is not a decision, because the other one leaves."""
     optional: bool = False
-    """The then-arm is a clear that can be switched off, or what unseen code may do. To leave it out weighs two."""
+    """The then-arm is a clear that can be switched off, or what unseen code may do. Leaving it out counts as two decisions."""
     exists: tuple[Hashable, bool] | None = None
     """The object that the test asks for, and whether it exists in the then-arm."""
 

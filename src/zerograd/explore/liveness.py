@@ -1,8 +1,8 @@
 """What the rest of a flow may still read, at each of its parts: the live variables and facts.
 
-A path forgets what is not live. Configurations that differ only in that become one, and what both outcomes of a
-test have in common does not depend on the test. Otherwise tests whose outcome nothing reads any more count as
-decisions, and mistakes after several of them are not reported.
+A path forgets what is not live, so that configurations which differ only in that become one. Otherwise a test
+whose outcome is not read any more would still count as a decision, and mistakes after several such tests would
+not be reported.
 """
 
 from __future__ import annotations

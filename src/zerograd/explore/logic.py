@@ -89,11 +89,11 @@ WINDOW_LENGTH = WindowLength()
 """The length that the code hands to a library, where the code itself does not count."""
 
 
-class _Accelerator(NamedTuple):
+class _Count(NamedTuple):
     accelerator: str
 
 
-class Count(_Accelerator, Variable):
+class Count(_Count, Variable):
     """How many micro-batches an accelerator has counted since its last step."""
 
     __slots__ = ()
@@ -102,12 +102,12 @@ class Count(_Accelerator, Variable):
         return f"the count of {self.accelerator}"
 
 
-class _Gate(NamedTuple):
+class _Synchronises(NamedTuple):
     accelerator: str
     attribute: str = "sync_gradients"
 
 
-class Synchronises(_Gate, Variable):
+class Synchronises(_Synchronises, Variable):
     """Whether an accelerator lets its optimizers step now."""
 
     __slots__ = ()
@@ -120,7 +120,7 @@ class Synchronises(_Gate, Variable):
 class Op:
     """An operation; `and`, `or`, `not`, `is` and the arithmetic and comparing ones of Python.
 
-    `if` is an object where its operand is true, and else None.
+    `if` is an object if its operand is true, else None.
     """
 
     op: str
@@ -176,7 +176,7 @@ Known = frozenset[tuple[Variable | Fact, Value]]
 NOTHING: Known = frozenset()
 
 MOST_OPERANDS = 5
-"""Of a test whose shorter forms are looked up."""
+"""A test with more operands is not compared with its shorter forms."""
 
 _BINARY: dict[str, Callable[[object, object], object]] = {
     "+": operator.add,

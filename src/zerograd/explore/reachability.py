@@ -41,7 +41,7 @@ class _Broken(Exception):
 def is_clean(flow: Flow, automaton: Automaton, start: Node, executed: Executed | None) -> bool:
     """Whether no sequence of a flow can break a rule; `executed` where guards are executed."""
     if executed is not None and "divisors" in automaton.reads:
-        return False  # what a loss is divided by, only the exploration finds out
+        return False  # only the exploration evaluates divisors
     try:
         _Reach(automaton, executed).run(flow, {start})
     except _Broken:
@@ -108,8 +108,6 @@ class _Reach:
             watcher |= states
 
     def repeat(self, loop: Loop, entry: States) -> States:
-        labels: tuple[Label, ...] = (Break(loop.ident), Continue(loop.ident))
-        outer = {label: self.jumps.pop(label) for label in labels if label in self.jumps}
         marked = loop.paced is not None and self.executed is not None
         if marked:
             entry = self.emit(enters(loop), entry)
@@ -117,7 +115,7 @@ class _Reach:
         out: States = set()
         while entry:
             seen |= entry
-            after = self.run(loop.body, entry) | self.jumps.pop(labels[1], set())
+            after = self.run(loop.body, entry) | self.jumps.pop(Continue(loop.ident), set())
             if marked:
                 after = self.emit(holds(loop), after)
             out |= after
@@ -126,9 +124,7 @@ class _Reach:
             out = set()
         if loop.orelse is not None:
             out = self.run(loop.orelse, out)
-        out = out | self.jumps.pop(labels[0], set())
-        self.jumps.update(outer)
-        return out
+        return out | self.jumps.pop(Break(loop.ident), set())
 
     def attempt(self, flow: Try, entry: States) -> States:
         seen = set(entry)

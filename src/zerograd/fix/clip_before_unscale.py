@@ -14,7 +14,7 @@ from zerograd.static.read.syntax_tree import LOOPS
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """An `unscale_` that comes too late is moved; where there is none, one is inserted."""
+    """An `unscale_` that comes too late is moved; if there is none, one is inserted."""
     code, here = scene.code, scene.here
     around = scene.around(here)
     for node in own_nodes(around):

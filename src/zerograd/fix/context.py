@@ -209,7 +209,7 @@ class Scene:
         return self.loop(statement) or self.code.function(statement)
 
     def opened(self, *methods: str) -> Iterator[str]:
-        """The owners of these methods whose `with` blocks the finding is in: `accelerator` of `accelerator.no_sync()`."""
+        """The objects whose `with` blocks are around the finding: `accelerator` of `with accelerator.no_sync():`."""
         for above in self.code.ancestors(self.here):
             for item in above.items if isinstance(above, ast.With) else ():
                 call = item.context_expr

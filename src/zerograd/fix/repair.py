@@ -97,7 +97,7 @@ def repair(
 
 
 class _Originals:
-    """Which findings of a document were reported before the first repair, as lines move and findings go."""
+    """Knows which findings were reported before the first repair, while repairs move lines and remove findings."""
 
     def __init__(self, done: Repaired, reported: Wanted | None) -> None:
         self._rows: dict[tuple[str, str], list[bool]] = {}
@@ -125,7 +125,7 @@ class _Originals:
 
 
 def _keyed(done: Repaired) -> Iterator[tuple[Finding, _Key]]:
-    """The document's own findings, each with a key that does not depend on the lines above it."""
+    """The findings in the document, each with a key that does not depend on the lines above it."""
     if not done.result.findings:
         return
     source = done.document.source

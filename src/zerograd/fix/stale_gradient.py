@@ -143,7 +143,7 @@ def _asked(scene: Scene, backward: ast.stmt, owner: str) -> list[ast.If | ast.If
 
 
 def _freed(scene: Scene, asked: list[ast.If | ast.IfExp], *, safe: bool) -> Iterator[Repair]:
-    """The clear without its test, if the test depends on a value that every iteration computes."""
+    """The clear without its test. It is safe if the test depends on a value that every iteration computes."""
     for node in asked:
         if not isinstance(node, ast.If) or not is_clear(node):
             continue

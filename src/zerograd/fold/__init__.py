@@ -1,6 +1,6 @@
-"""Folds a sequence of events, from a live run or from a recording, into findings. It knows no torch.
+"""Turns a sequence of events, from a live run or from a recording, into findings, without torch.
 
-It gives `Judge`, which moves each subject from state to state and reports what breaks a rule.
+`Judge` moves each subject from state to state, and reports what breaks a rule.
 
 May import: core.
 """

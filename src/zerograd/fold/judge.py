@@ -11,6 +11,7 @@ from zerograd.core.automaton import Automaton, Edge, Node
 from zerograd.core.events import Backward, End, Event, Observation, Step, Sync, Unknown, Zero
 from zerograd.core.finding import Finding, Place, Report
 from zerograd.core.rule import Rule, Violation, finding_of
+from zerograd.core.wording import counted
 from zerograd.fold.window_statistics import Observations, WindowStatistics
 
 
@@ -27,7 +28,7 @@ class Track:
 
     posted_steps = 0
     rounds = 0
-    """How often a loop has repeated the last window since then. A repetition breaks no rule, and ends at the same node."""
+    """How often a loop has repeated the last window since then. A repetition breaks no rule, and ends in the same state."""
     lent: Node | None = None
     """The node when another subject's step used these gradients: a clear then drops nothing."""
 
@@ -74,7 +75,7 @@ class Judge:
         on_finding: Callable[[Finding], None] | None = None,
         automaton: Automaton | None = None,
     ) -> None:
-        """The automaton is one for these rules that an earlier judge has used."""
+        """`automaton` is that of an earlier judge with the same rules."""
         self.report = Report()
         self.recorder: EventSink | None = None
         self._on_finding = on_finding
@@ -124,7 +125,7 @@ class Judge:
         return any(name == subject for name, _ in self._streaks)
 
     def forget(self, subject: str) -> None:
-        """The subject is gone: what it has done counts, what it was about to do does not."""
+        """The subject is gone: its steps and windows still count."""
         track = self._tracks.pop(subject, None)
         if track is not None:
             self._past_steps += track.steps
@@ -196,7 +197,7 @@ class Judge:
             track.posted_steps += rounds
 
     def end(self, *, clean: bool = True) -> None:
-        """The run is over; a run that was stopped is not blamed for what it left open."""
+        """The run is over. Windows that a stopped run has left open are not reported."""
         if clean:
             for track in self.tracks:
                 self._observe(track, track.windows.ended(track.node.state))
@@ -209,7 +210,7 @@ class Judge:
     def remarks(self, codes: Collection[str]) -> tuple[str, ...]:
         """What was seen of steps that break some of these rules, and is not reported."""
         return tuple(
-            f"{times} step{'' if times == 1 else 's'} {text}"
+            f"{counted(times, 'step')} {text}"
             for (code, text), times in self._remarks.items()
             if times and code in codes
         )

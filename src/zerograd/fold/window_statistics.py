@@ -1,8 +1,8 @@
 """What only repetition shows: how long a program's windows are, and what it does with part of one.
 
-A run has no guards to read. That a window was meant to be longer, or that a clear drops part of it,
-shows in what the program does again and again. This module counts that for one subject, and says what
-it sees as observations: events that the rules check like all others.
+The events of a run do not contain guards. That a window was meant to be longer, or that a clear drops part of it,
+shows only in what the program does repeatedly. This module counts that for one subject, and makes observations:
+events that the rules check like all others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class WindowStatistics:
     declared = 0
     """How long windows are meant to be, as the user says."""
     steady = False
-    """They were alike often enough that another such window says nothing new."""
+    """They were alike often enough: another such window shows nothing new."""
     cuts = False
     """Clears before the last step dropped the same kind of gradients as it used, but not often enough yet."""
     _carries = False
@@ -72,7 +72,7 @@ class WindowStatistics:
 
     @property
     def even(self) -> bool:
-        """All windows had the same length so far, and no length was declared: another one adds nothing new."""
+        """All windows had the same length so far, and no length was declared."""
         return not self.declared and self._run == sum(self.counts.values())
 
     def repeated(self, times: int) -> None:
@@ -144,9 +144,9 @@ class WindowStatistics:
 
     def _lengths(self, step: Step, backward: Backward | None) -> Observations:
         meant, window = self._meant(), self.open
-        # Of a backward that may not have reached the subject nothing can be said.
+        # A backward that may not have reached the subject is no evidence.
         last = None if backward is None or backward.may else backward.site
-        # Where windows are of all lengths, by what the data holds, a longer one carries nothing on.
+        # Where the data decides about the lengths of windows, a longer one is not carried over.
         if meant >= 2 and meant < window < 2 * meant and self.counts.keys() <= {meant, window}:
             self._carries = True
             if last is not None:
@@ -190,7 +190,7 @@ class WindowStatistics:
                 for clear, dropped in self.drops
             }
             unseen = any(clear.excuse for clear, _ in self.drops)
-            # Of a clear by hand no source can be read: only where a counter decides is it known to be a part.
+            # The place of a clear by hand is unknown: it drops a part only if a counter decides about the step.
             if unseen and self._guard() is None:
                 pass
             elif len(sites) == 1 and self.drops[0][1].site == backward.site:
@@ -216,7 +216,7 @@ class WindowStatistics:
 def _holds_others(state: State) -> bool:
     """Whether gradients of an earlier step, or of another subject's phase, are in the window.
 
-    Such a window says nothing of how long windows are meant to be.
+    The length of such a window does not show how long windows are meant to be.
     """
     if state.grads is Grads.STALE:
         return True

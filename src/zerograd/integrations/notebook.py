@@ -14,6 +14,7 @@ from typing import Any
 from zerograd.core.finding import Finding, Place, Report
 from zerograd.core.interruptions import Tolerating
 from zerograd.core.records import replace
+from zerograd.core.wording import counted
 from zerograd.launch.launch import Finder
 from zerograd.report import text
 from zerograd.runtime.notebook_cells import IN_KERNEL, NOTEBOOK, history
@@ -60,7 +61,7 @@ class NotebookWatch:
         self._on = False
         self._watching = False
         self._cells: dict[str, tuple[int, str]] = {}
-        """The executed cells by what they are known by, the latest last: number and text."""
+        """The executed cells, the latest last: number and text, by the id of the cell, or by its text."""
         self._reported: set[Place] = set()
         """What the check has reported so far."""
         self._output = Output(shell)
@@ -112,18 +113,18 @@ class NotebookWatch:
         if self._as_program:
             self._shell.run_cell(cell).raise_error()
             return
-        was_on, steps = self._on, self._steps()
+        was_on, steps = self._on, self._watch.steps
         self._begin()
         if not was_on:
             self._check(len(history(self._shell)) - 1, f"%%zerograd run\n{cell}", "")
         try:
             result = self._shell.run_cell(cell)
         finally:
-            steps = self._steps() - steps
+            steps = self._watch.steps - steps
             if not was_on:
                 self._end()
         report = self._report()
-        shown = f"watched {steps} step{'' if steps == 1 else 's'}: {text.summary(report)}"
+        shown = f"watched {counted(steps, 'step')}: {text.summary(report)}"
         self._output.show(report, shown)
         result.raise_error()
 
@@ -135,7 +136,7 @@ class NotebookWatch:
         if not self._watching:
             return "zerograd is on, and waits until torch is imported"
         found = text.summary(Report(self._watch.report.findings))
-        return f"zerograd is on: watched {self._steps()} steps, {found}"
+        return f"zerograd is on: watched {counted(self._watch.steps, 'step')}, {found}"
 
     # The watch
 
@@ -167,9 +168,6 @@ class NotebookWatch:
 
     def torch_missing(self) -> None:
         """Without torch there is nothing to watch."""
-
-    def _steps(self) -> int:
-        return self._watch.steps
 
     # Cells
 

@@ -33,7 +33,7 @@ class TrainerWatch:
         rules: Iterable[str] | None,
         log: Callable[[dict[str, float], int], object] | None = None,
     ) -> None:
-        """`log` gets the scalars at once, with the number of the step, if nobody asks for them later."""
+        """`log`, if given, gets the scalars at once, with the number of the step."""
         self.every = 1
         """How many steps there are between two measurements."""
         self.steps = 0
@@ -75,7 +75,7 @@ class TrainerWatch:
 
     @property
     def due(self) -> bool:
-        """Whether something was measured that `scalars` has not given yet."""
+        """Whether something was measured since the last call of `scalars`."""
         return bool(self._norms)
 
     def scalars(self) -> dict[str, float]:

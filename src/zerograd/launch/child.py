@@ -1,7 +1,7 @@
 """A process that is watched although nobody calls `zerograd run`: `boot/` makes it import this module.
 
-A watched program has started it, and its findings go to a file that the leader of the run prints. Or its
-environment asks for it (`zerograd enable`), and it leads a run of its own.
+Either a watched program has started it: then its findings go to a file, which the leader of the run reads. Or its
+environment asks for it (`zerograd enable`): then it leads a run of its own.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from zerograd import __version__
 from zerograd.core.atomic_write import atomic_write
 from zerograd.core.finding import Place, Problem, Watched
 from zerograd.core.usage_error import UsageError
@@ -16,7 +15,6 @@ from zerograd.processes.merge import together
 from zerograd.recording.reader import Progress
 from zerograd.report import html
 from zerograd.report.timeline import Timeline
-from zerograd.rules.catalogue import PAGES
 
 SUFFIXES = (".jsonl", ".recording")
 MOST_RANKS = 64
@@ -67,27 +65,25 @@ def _any(done: Replayed) -> bool:
 
 def _page(shown: list[Replayed], problems: list[Problem]) -> html.RunPage:
     shown = sorted(shown, key=lambda one: (one.played.rank is None, one.played.rank or 0))
-    several = len(shown) > 1
     findings: dict[Place, html.Shown] = {}
     ranks = []
     for at, one in enumerate(shown):
-        rank = one.played.rank
-        name = f"rank {at if rank is None else rank}" if several else ""
+        number = one.played.rank
+        name = f"rank {at if number is None else number}" if len(shown) > 1 else ""
         numbers = [_add(findings, one, number, name) for number in range(len(one.report.findings))]
         assert one.timeline is not None
         watched = one.report.watched or Watched()
-        ranks.append(html.Rank(name, rank, one.timeline, watched, numbers, one.played.clean))
-    ordered = sorted(findings.values(), key=lambda one: one.finding.level != "error")
-    now = {old: ordered.index(one) for old, one in enumerate(findings.values())}
-    for one_rank in ranks:
-        one_rank.findings = [now[number] for number in one_rank.findings]
+        ranks.append(html.Rank(name, number, one.timeline, watched, numbers, one.played.clean))
+    cards = list(findings.values())
+    ordered = sorted(cards, key=lambda card: card.finding.level != "error")
+    for rank in ranks:
+        rank.findings = [ordered.index(cards[number]) for number in rank.findings]
     sources = {path: lines for one in shown for path, lines in one.report.sources.items()}
-    fixed = with_known_fixes([shown_one.finding for shown_one in ordered], sources)
-    for shown_one, finding in zip(ordered, fixed, strict=True):
-        shown_one.finding = finding
-    rules = {page.code: (page.name, page.summary) for page in PAGES}
+    fixed = with_known_fixes([card.finding for card in ordered], sources)
+    for card, finding in zip(ordered, fixed, strict=True):
+        card.finding = finding
     program = next((one.played.program for one in shown if one.played.program), shown[0].path)
-    return html.RunPage(program, ranks, ordered, problems, sources, rules, __version__)
+    return html.RunPage(program, ranks, ordered, problems, sources)
 
 
 def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: str) -> int:

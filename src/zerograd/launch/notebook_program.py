@@ -1,7 +1,7 @@
 """Runs a notebook as a program, cell by cell, as Jupyter does.
 
-With IPython, magics do what they do in Jupyter. Without it, they are left out, which is said. Output is
-that of a terminal: the notebook file does not change.
+With IPython, magics do what they do in Jupyter. Without it, they are left out, with a message. The output goes to
+the terminal: the notebook file does not change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zerograd.static.read.source import Cell, Source
 
 
 def prepare(path: str, shown: str, main: ModuleType) -> Callable[[], object]:
-    """What runs a notebook in a module; `Unreadable` if it is none."""
+    """The function that runs a notebook in a module. Raises `Unreadable` if the file is not a notebook."""
     source = read(path)
     NOTEBOOK.path = shown
     run = _plain if _no_ipython() else _with_ipython

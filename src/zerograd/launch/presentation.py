@@ -10,14 +10,12 @@ import tempfile
 import webbrowser
 from html import escape
 
-from zerograd import __version__
 from zerograd.core.finding import Finding, Report, Watched
 from zerograd.core.usage_error import UsageError
 from zerograd.launch.html_report import write_page
 from zerograd.launch.known_fixes import with_known_fixes
 from zerograd.report import html, html_fragment, text
 from zerograd.report.timeline import Timeline
-from zerograd.rules.catalogue import PAGES
 from zerograd.runtime.notebook_cells import running_shell
 from zerograd.static.check_file import add_sources
 
@@ -85,7 +83,4 @@ def _page(report: Report) -> html.RunPage:
         watched = Watched()  # a watch that is still open
     ranks = [html.Rank("", None, Timeline(), watched, numbers)] if watched is not None else []
     shown = [html.Shown(one) for one in with_known_fixes(report.findings, report.sources)]
-    rules = {one.code: (one.name, one.summary) for one in PAGES}
-    return html.RunPage(
-        "", ranks, shown, report.errors, report.sources, rules, __version__, report.files
-    )
+    return html.RunPage("", ranks, shown, report.errors, report.sources, report.files)

@@ -78,7 +78,7 @@ class _Judging:
         self._places: dict[Place, int] = {}
         self._broken: list[int] = []
         self._late: list[Finding] = []
-        """The findings behind these numbers; at last those that are reported when the run is over."""
+        """The findings with these numbers; at the end, those that the end of the run has shown."""
         self._tracks: dict[str, Track] = {}
 
     def post(self, subject: str, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""`zerograd run` and `zerograd replay`, from the options to an exit code.
+"""`zerograd run`, from its options to an exit code; and `zerograd merge`.
 
 Findings are printed at once, on the standard error of the start of the program. Whatever happens to
 the program or its streams, all findings so far are on the screen and in the files.
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from zerograd.core.atomic_write import atomic_write
 from zerograd.core.finding import Finding, Place, Problem, Report
 from zerograd.core.usage_error import UsageError
+from zerograd.core.wording import counted
 from zerograd.launch.launch import Ended, LaunchTarget
 from zerograd.launch.launch import run as launch
 from zerograd.processes.child_options import VARIABLE, ChildOptions, pass_on
@@ -35,8 +36,6 @@ from zerograd.terminal.status_line import Live
 
 Render = Callable[[Report], str]
 COULD_NOT = 2
-
-
 _VERDICT = (
     "zerograd: the program did not crash: exit code 1 is zerograd's verdict on its gradients, and the "
     "launcher may print a traceback for it; --exit-zero avoids both\n"
@@ -139,7 +138,7 @@ class Session:
             on_enough=self._enough,
         )
         self._early: Report | None = None
-        """What was found, if the watch has ended before the program."""
+        """The report, if the watch has ended before the program."""
         self._live: Live | None = None
         self._closed = False
         self._pass_options_on(codes)
@@ -216,7 +215,7 @@ class Session:
             self._problems.append(problem)
 
     def _enough(self) -> None:
-        """As many steps were watched as the options say: report, and let the program go on, or end it."""
+        """The last of the `--steps` was watched: report, and let the program go on, or end it."""
         from zerograd.runtime.watch import Enough
 
         if self._live is not None and os.getpid() == self._pid:
@@ -231,12 +230,12 @@ class Session:
             if not self._options.quiet:
                 self._console.write(
                     f"zerograd: {self._options.program.name} goes on unwatched, after "
-                    f"{self._options.steps} step{'' if self._options.steps == 1 else 's'}\n"
+                    f"{counted(self._options.steps, 'step')}\n"
                 )
 
     @property
     def _is_alone(self) -> bool:
-        """Whether there is nobody else whose findings belong into the report."""
+        """Whether no other process has findings for the report."""
         return (
             self._process.leads and not self._process.identity.one_of_many and self._process.alone
         )

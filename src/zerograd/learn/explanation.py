@@ -31,7 +31,7 @@ def explanation(rule: str | None, *, color: bool = False) -> str:
 
 def _parts(rule: Explained) -> Iterator[Part]:
     """A rule's page, in the same parts as lessons."""
-    yield Say(f"*{rule.summary}*")
+    yield Say(f"*{rule.page.summary}*")
     yield from map(Say, rule.why)
     if rule.bad:
         yield Code(rule.bad, "bad")
@@ -39,7 +39,7 @@ def _parts(rule: Explained) -> Iterator[Part]:
             yield CommandReport(*rule.found)
         else:
             yield Say(
-                "The finding is not shown here: only a run with torch, and for some rules with ranks, has it."
+                "The finding is not shown here: it needs a run with torch, and for some rules with several ranks."
             )
         yield Code(rule.good, "good")
         for excuse in rule.page.excuses:

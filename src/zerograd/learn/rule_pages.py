@@ -45,7 +45,7 @@ if not dist.is_initialized():
 """
 
 LAYOUT = re.compile(
-    r"(?P<summary>[^\n]+\.)\n\n(?P<why>.+)"
+    r"[^\n]+\.\n\n(?P<why>.+)"
     r"\n\n## Bad\n\n```python\n(?P<bad>.+?)```\n\n## Good\n\n```python\n(?P<good>.+?)```\n",
     re.DOTALL,
 )
@@ -64,7 +64,6 @@ class Explained:
     """The parts of a rule's page: what it says, why it matters, a bad and a good example."""
 
     page: Page
-    summary: str
     why: tuple[str, ...]
     """Paragraphs, in Markdown."""
     bad: str = ""
@@ -73,28 +72,27 @@ class Explained:
     @cached_property
     def found(self) -> tuple[str, Report] | None:
         """The command that was run on the bad example, and its report; None if it cannot run here."""
+        if self.page.only == "runtime":
+            return self._run()
         if not self.bad:
             return None
         snippet = Snippet(self.bad, prelude(self.bad))
-        if self.page.only != "runtime":
-            return f"zerograd check {snippet.name}", snippet.check()
-        try:
-            report = snippet.watch()
-        except Exception:  # noqa: BLE001, without torch, or without ranks, there is no run to show
-            return None
-        return (f"zerograd run {snippet.name}", report) if report.findings else None
+        return f"zerograd check {snippet.name}", snippet.check()
 
     @cached_property
     def ran(self) -> tuple[str, Report] | None:
         """The same for a run, where source shows the mistake as well; None if it does not run here."""
-        if not self.bad or self.page.only != "both":
+        return self._run() if self.page.only == "both" else None
+
+    def _run(self) -> tuple[str, Report] | None:
+        if not self.bad:
             return None
         snippet = Snippet(self.bad, prelude(self.bad))
         try:
             report = snippet.watch()
-        except Exception:  # noqa: BLE001, without torch there is no run to show
+        except Exception:  # noqa: BLE001, without torch, or without ranks, there is no run to show
             return None
-        own = [one for one in report.findings if one.code == self.page.code]
+        own = any(one.code == self.page.code for one in report.findings)
         return (f"zerograd run {snippet.name}", report) if own else None
 
 
@@ -102,9 +100,8 @@ def explained(page: Page) -> Explained:
     """The parts of a rule's page; a page without examples is only text."""
     parts = LAYOUT.fullmatch(page.doc)
     if parts is None:
-        summary, _, why = page.doc.strip().partition("\n\n")
-        return Explained(page, summary, _paragraphs(why))
-    return Explained(page, parts["summary"], _paragraphs(parts["why"]), parts["bad"], parts["good"])
+        return Explained(page, _paragraphs(page.doc.strip().partition("\n\n")[2]))
+    return Explained(page, _paragraphs(parts["why"]), parts["bad"], parts["good"])
 
 
 def _paragraphs(text: str) -> tuple[str, ...]:

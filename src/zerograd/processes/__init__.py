@@ -1,6 +1,6 @@
 """The processes of one run: their ranks, the file of findings that each writes, one merged report.
 
-It gives `RunProcess` (a process among others), the reader of the files, and `merged`.
+`RunProcess` is one of these processes, `process_files` reads the files, and `merge` makes the report.
 
 May import: core, recording.
 """

@@ -41,7 +41,7 @@ class StepCounter:
         file.write(b'{"steps": ' + _STEPS % 0 + b"}\n")
 
     def set(self, steps: int) -> None:
-        """Write the number of steps: a system call of 2 µs, in a step that waits for other ranks."""
+        """Write the number of steps. The system call takes 2 µs; the step waits longer for other ranks."""
         with contextlib.suppress(OSError):
             os.pwrite(self._file.fileno(), _STEPS % steps, self._at)
 

@@ -1,6 +1,6 @@
 """Recordings: the events of a run as JSON lines, written and read.
 
-It gives the writer, the reader and the files of a recording.
+It has the writer, the reader and the names of the files.
 
 May import: core.
 """

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerograd.core.finding import Finding, Report
 from zerograd.core.help_text import helped
+from zerograd.core.wording import counted
 from zerograd.report.fix_diff import fix_diff
 from zerograd.report.location import visible, where, where_problem
 
@@ -30,7 +31,7 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     if finding.when:
         yield f"when: {' and '.join(map(visible, finding.when))}"
     if finding.seen is not None:
-        yield f"seen: {finding.seen} time{'' if finding.seen == 1 else 's'}"
+        yield f"seen: {counted(finding.seen, 'time')}"
     if finding.help:
         yield f"do: {visible(helped(finding, report.sources))}"
     if finding.fix is not None:
@@ -42,11 +43,10 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
 def _last(report: Report) -> str:
     if not report.findings:
         what = "nothing else to report" if report.errors else "nothing to report"
-        return f"{report.files} file{'' if report.files == 1 else 's'} checked: {what}."
-    number = len(report.findings)
+        return f"{counted(report.files, 'file')} checked: {what}."
     fixable = sum(one.fix is not None for one in report.findings)
     return (
-        f"{number} finding{'' if number == 1 else 's'}, {fixable} with an edit."
+        f"{counted(len(report.findings), 'finding')}, {fixable} with an edit."
         " `zerograd explain CODE` explains a rule. If the code is meant like this, say so on the line:"
         " `# zerograd: allow[NAME]`."
     )

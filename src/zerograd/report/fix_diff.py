@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
-from zerograd.core.finding import CellKey, Edit, Fix, SourceKey
+from zerograd.core.finding import Edit, Fix, SourceKey, source_key
 from zerograd.report.location import visible
 
 
@@ -13,8 +13,7 @@ def fix_diff(fix: Fix, sources: Mapping[SourceKey, Sequence[str]]) -> Iterator[s
     """The edits as a diff of the lines that they change."""
     files: dict[SourceKey, list[Edit]] = {}
     for edit in fix.edits:
-        key = edit.path if edit.cell is None else CellKey(edit.path, edit.cell)
-        files.setdefault(key, []).append(edit)
+        files.setdefault(source_key(edit), []).append(edit)
     for key, edits in files.items():
         name = visible(key if isinstance(key, str) else f"{key.path} (cell {key.number})")
         before = [f"{line}\n" for line in sources.get(key, ())]

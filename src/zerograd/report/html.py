@@ -19,15 +19,18 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 
+from zerograd import __version__
 from zerograd.core import help_text
 from zerograd.core.events import Measured
 from zerograd.core.finding import Finding, Fix, Problem, SourceKey, Watched
+from zerograd.core.wording import listed
 from zerograd.report.fix_diff import fix_diff
 from zerograd.report.html_excerpt import escaped, excerpt
 from zerograd.report.icon import icon
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.text import compiled_steps, optimizers
 from zerograd.report.timeline import Lane, Norms, Timeline
+from zerograd.rules.catalogue import BY_CODE
 
 
 @dataclass
@@ -65,9 +68,6 @@ class RunPage:
     findings: list[Shown]
     errors: list[Problem]
     sources: Mapping[SourceKey, Sequence[str]]
-    rules: Mapping[str, tuple[str, str]]
-    """By code: the rule's name and its first line."""
-    version: str
     files: int = 0
     """How many files were checked, for a page without a run."""
 
@@ -92,7 +92,7 @@ def render(page: RunPage) -> Iterator[str]:
     yield from _windows(page)
     yield from _watched(page)
     yield "</main>"
-    yield _FOOT.format(version=escaped(page.version))
+    yield _FOOT.format(version=escaped(__version__))
     yield '<script type="application/json" id=data>'
     # No name can end the element or begin another one.
     yield from (part.replace("<", "\\u003c") for part in _JSON.iterencode(_data(page)))
@@ -160,8 +160,8 @@ def _number(value: int) -> str:
     return f"{value:,}"
 
 
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{_number(number)} {one if number == 1 else many or one + 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{_number(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def _top(page: RunPage) -> str:
@@ -278,7 +278,7 @@ def _findings(page: RunPage) -> Iterator[str]:
 
 def _finding(number: int, shown: Shown, page: RunPage) -> Iterator[str]:
     one = shown.finding
-    summary = page.rules.get(one.code, ("", ""))[1]
+    rule = BY_CODE.get(one.code)
     yield (
         f"<article class='finding {one.level}' id=finding-{number}>"
         f"<h3><span class=level>{one.level}</span> <span class=code>{escaped(one.code)}</span> "
@@ -294,8 +294,8 @@ def _finding(number: int, shown: Shown, page: RunPage) -> Iterator[str]:
         yield f"<p class=help><b>What to do</b> {escaped(text)}{_copy(code, code)}</p>"
     if one.fix is not None:
         yield from _fix(one.fix, page)
-    if summary:
-        yield f"<p class=rule><b>Rule</b> {_with_code(summary)}</p>"
+    if rule is not None:
+        yield f"<p class=rule><b>Rule</b> {_with_code(rule.summary)}</p>"
     yield f"<button type=button class=show data-finding={number} hidden>Show in the timeline</button>"
     yield "</article>"
 
@@ -356,8 +356,7 @@ def _numbers(measured: Measured) -> str:
             f"<i><u style='width:{share:.2f}%'></u></i></div>"
         )
 
-    more = measured.count - len(measured.names)
-    names = ", ".join(measured.names) + (f" and {more} more" if more > 0 else "")
+    names = listed(measured.names, measured.count)
     of = f" of {escaped(names)}" if names else ""
     return (
         f"<div class=numbers><p>Gradient norm{of}</p>"
@@ -419,7 +418,7 @@ def _watched(page: RunPage) -> Iterator[str]:
         f"What was watched</h2> <span>{escaped(_scope(page))}</span></summary><div class=columns>"
     )
     for rank in page.ranks:
-        yield from _rank(rank, page)
+        yield from _rank(rank)
     yield "</div></details></section>"
 
 
@@ -431,7 +430,7 @@ def _scope(page: RunPage) -> str:
     return f"{_count(len(ran), 'rule')} that applied{off}"
 
 
-def _rank(rank: Rank, page: RunPage) -> Iterator[str]:
+def _rank(rank: Rank) -> Iterator[str]:
     watched = rank.watched
     yield f"<div>{f'<h3>{escaped(rank.name)}</h3>' if rank.name else ''}<dl class=facts>"
     titles = optimizers(watched)
@@ -445,11 +444,11 @@ def _rank(rank: Rank, page: RunPage) -> Iterator[str]:
     yield _fact("steps", [_number(watched.steps)])
     yield _fact("remarks", watched.remarks)
     yield "</dl>"
-    yield f"<h4>Rules that were applied</h4><ul class=rules>{''.join(_rule(c, page) for c in watched.ran)}</ul>"
+    yield f"<h4>Rules that were applied</h4><ul class=rules>{''.join(map(_rule, watched.ran))}</ul>"
     if watched.could_not:
         yield "<h4>Rules that did not apply</h4><ul class='rules off'>"
         for code, why in watched.could_not.items():
-            yield _rule(code, page, why)
+            yield _rule(code, why)
         yield "</ul>"
     yield "</div>"
 
@@ -460,8 +459,9 @@ def _fact(name: str, values: Sequence[str]) -> str:
     return f"<dt>{name}</dt>" + "".join(f"<dd>{escaped(value)}</dd>" for value in values)
 
 
-def _rule(code: str, page: RunPage, why: str = "") -> str:
-    name, summary = page.rules.get(code, ("", ""))
+def _rule(code: str, why: str = "") -> str:
+    rule = BY_CODE.get(code)
+    name, summary = ("", "") if rule is None else (rule.name, rule.summary)
     more = f" <small>{escaped(why)}</small>" if why else ""
     return f"<li title='{escaped(summary)}'><span class=code>{escaped(code)}</span> {escaped(name)}{more}</li>"
 

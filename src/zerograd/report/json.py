@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Finding, Fix, Report, SourceKey
+from zerograd.core.finding import Finding, Fix, Problem, Report, SourceKey
 from zerograd.core.help_text import helped
 from zerograd.core.training_loop import Account, LoopVerdict, Mention
 
@@ -22,9 +22,7 @@ def render(report: Report, *, color: bool = False) -> str:
     shown: dict[str, object] = {
         "version": VERSION,
         "findings": [_finding(finding, report.sources) for finding in report.findings],
-        "errors": [
-            {"path": one.path, "line": one.line, "message": one.message} for one in report.errors
-        ],
+        "errors": list(map(_problem, report.errors)),
         "skipped": [{"path": one.path, "message": one.message} for one in report.skipped],
         "files": report.files,
         "optimizers": list(report.watched.optimizers) if report.watched else [],
@@ -52,11 +50,13 @@ def explanation(report: Report, verdicts: list[LoopVerdict]) -> str:
             for one in verdicts
         ],
         "findings": [_finding(finding, report.sources) for finding in report.findings],
-        "errors": [
-            {"path": one.path, "line": one.line, "message": one.message} for one in report.errors
-        ],
+        "errors": list(map(_problem, report.errors)),
     }
     return indented(shown)
+
+
+def _problem(problem: Problem) -> dict[str, object]:
+    return {"path": problem.path, "line": problem.line, "message": problem.message}
 
 
 def _loop(one: LoopVerdict) -> dict[str, object]:

@@ -131,17 +131,17 @@ def summary(report: Report) -> str:
     """One line with the result."""
     levels = Counter(finding.level for finding in report.findings)
     parts = (
-        _count(levels["error"], "error", "errors"),
-        _count(levels["advice"], "advice", "advice"),
-        _count(len(report.errors), "problem", "problems"),
+        _some(levels["error"], "error"),
+        f"{levels['advice']} advice" * bool(levels["advice"]),
+        _some(len(report.errors), "problem"),
     )
     found = ", ".join(filter(None, parts))
     result = found or "nothing to report"
     if report.watched is not None:
-        steps = _count(report.watched.steps, "step", "steps") or "no step"
+        steps = _some(report.watched.steps, "step") or "no step"
         ranks = f" on {len(report.watched.ranks)} ranks" if report.watched.ranks else ""
         return f"watched {steps}{ranks}: {result}"
-    files = f"checked {_count(report.files, 'file', 'files') or 'no file'}"
+    files = f"checked {_some(report.files, 'file') or 'no file'}"
     if report.loops is None:
         # Without files it is the report of a watch that is still open, or could not begin.
         lines = [f"{files}: {result}" if report.files else result]
@@ -166,7 +166,7 @@ def _loops(loops: list[LoopVerdict]) -> str:
     counts = Counter(one.verdict for one in loops)
     verdicts: tuple[VerdictName, ...] = ("right", "wrong", "not followed")
     parts = [f"{counts[name]} {name}" for name in verdicts if counts[name]]
-    number = _count(len(loops), "training loop", "training loops")
+    number = _some(len(loops), "training loop")
     return f"{number}: {', '.join(parts)}" if loops else "no training loop"
 
 
@@ -223,9 +223,7 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
     yield "steps", str(watched.steps)
     if watched.windows:
         lengths = sorted(watched.windows.items())
-        counts = [
-            f"{times} of {_count(n, 'backward', 'backwards') or 'none'}" for n, times in lengths
-        ]
+        counts = [f"{times} of {_some(n, 'backward') or 'none'}" for n, times in lengths]
         yield "windows", ", ".join(counts)
     for remark in watched.remarks:
         yield "remark", remark
@@ -299,8 +297,9 @@ def _runs(numbers: Iterable[int], before: str = "") -> str:
     return ", ".join("–".join(f"{before}{end}" for end in run) for run in ends)
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}" if number else ""
+def _some(number: int, noun: str) -> str:
+    """`2 steps`; nothing for 0."""
+    return f"{number} {noun}{'' if number == 1 else 's'}" if number else ""
 
 
 def statistics(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""A run as a picture needs it, in bounded memory: which events led to each step, over and over.
+"""A run as data for a drawing, in bounded memory: which events led to each step.
 
 A tick is a step of any optimizer, with the events since the tick before. Ticks that look the same
 share one motif, so a run is a list of motifs and how often each came in a row. A run with too many
@@ -22,7 +22,7 @@ MOST_MOTIFS = 8192
 MOST_RUNS = 1 << 17
 LONGEST_RUN = 0xFFFF
 LONGEST_MOTIF = 48
-"""Of a longer one the middle is left out."""
+"""The middle of a longer one is left out."""
 LONGEST_TICK = 4096
 MOST_POINTS = 1 << 17
 FEW_POINTS = 1 << 14
@@ -31,7 +31,7 @@ FEW_POINTS = 1 << 14
 STATES = ("unknown", "empty", "live", "spent", "stale")
 _STATE = {one: 1 if one in EMPTY else STATES.index(one.value) for one in Grads}
 MORE = -1
-"""Instead of a mark: how many were left out."""
+"""Takes the place of a mark: so many were left out."""
 
 
 class Mark(NamedTuple):
@@ -77,7 +77,7 @@ class Runs:
         self._waiting: list[int] = []
 
     def add(self, motif: int, worth: int) -> None:
-        """One more tick; of those that one motif is for, the one of most worth is kept."""
+        """One more tick. If one motif stands for several ticks, that of most worth is kept."""
         self.ticks += 1
         self._worth[motif] = worth
         if self.each == 1:
@@ -95,7 +95,7 @@ class Runs:
             self._settle()
 
     def change(self, counts: Callable[[int], bool], first: int, to: Callable[[int], int]) -> None:
-        """Give other motifs to ticks: of those whose motif counts, to all from the `first` on."""
+        """Change the motifs of ticks: among the ticks whose motif counts, those from the `first` on."""
         before = zip(self.motifs, self.counts, strict=True)
         self.motifs, self.counts = array("H"), array("H")
         left = first - 1

@@ -6,8 +6,8 @@ momentum and weight decay. The loss does not change, or changes for the wrong re
 
 An optimizer that is created, cleared and given gradients here, but never stepped or passed on, drops
 its gradients, too. A watched run reports such an optimizer when it is gone, if it was cleared three times
-after a backward, no parameter of it has changed, and no file of the program reads gradients. A clear by hand,
-`.grad = None`, is no call that a watched run sees: it is reported once three steps have lost their gradients, and
+after a backward, no parameter of it has changed, and no file of the program reads gradients. A watched run
+does not see a clear by hand (`.grad = None`): it reports one once three steps have lost their gradients, and
 none has used any.
 
 Fix: safe. The clear is moved before the backward, or after the step. Unsafe: a step is inserted for an

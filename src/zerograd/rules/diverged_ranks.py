@@ -43,6 +43,7 @@ for x, y in loader:
 from zerograd.core.events import Diverged, Event, Sync
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Feature, Rule, Violation
+from zerograd.core.wording import listed
 
 _HELP = {
     "parameters": "find what only this rank does to its parameters: a step it takes or skips alone, "
@@ -82,10 +83,7 @@ def _message(seen: Diverged) -> str:
     if seen.what in ("learning rate", "scale"):
         what = f"a {what}"
     values = f" ({seen.here}, not {seen.there})" if seen.here else ""
-    more = seen.count - len(seen.names)
-    names = (
-        f": {', '.join(seen.names)}{f' and {more} more' if more > 0 else ''}" if seen.names else ""
-    )
+    names = f": {listed(seen.names, seen.count)}" if seen.names else ""
     return f"{who} {verb} {what} than rank {seen.than}{values}{names}"
 
 

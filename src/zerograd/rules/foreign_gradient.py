@@ -10,10 +10,11 @@ nothing clears the generator before its own backward: its step then also uses gr
 output easier to recognise. A run reports it if both point against each other, eight times in a row.
 
 It also happens if both backward calls run before both steps: then the discriminator's step uses the sum. In
-source it is reported where the discriminator's loss reads the generator's output detached, so it is its own.
+source it is reported if the discriminator's loss reads the generator's output detached: then it is meant for
+the discriminator alone.
 
 Fix: unsafe. The clear is moved before the optimizer's own backward, or inserted there; or `detach()` is
-inserted. Where both backward calls run before the steps there is none: one of the phases has to move.
+inserted. If both backward calls run before the steps there is no fix: one of the phases has to move.
 
 ## Bad
 

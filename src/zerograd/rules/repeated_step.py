@@ -34,7 +34,7 @@ for x, y in loader:
 from zerograd.core.events import Event, Step
 from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Rule, Violation, listed, of_kind, place
+from zerograd.core.rule import Rule, Violation, in_brackets, of_kind, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -58,7 +58,7 @@ def check(before: State, event: Event) -> Violation | None:
 
 
 def _partly(event: Step, used: Step) -> Violation:
-    some = listed(event.repeated, event.repeated_count)
+    some = in_brackets(event.repeated, event.repeated_count)
     return Violation(
         site=event.site,
         message=f"step() uses the same gradients of some parameters a second time{some}",

@@ -44,7 +44,7 @@ for epoch in range(12):
 from zerograd.core.events import Backward, Event, Site, Untrained
 from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Rule, Violation, listed
+from zerograd.core.rule import Rule, Violation, in_brackets
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -57,7 +57,7 @@ def check(before: State, event: Event) -> Violation | None:
     return Violation(
         site=event.site,
         message="backward() never reaches parameters that an optimizer has, but others of their shapes"
-        f", which no optimizer has{listed(event.missed.names, event.missed.count)}",
+        f", which no optimizer has{in_brackets(event.missed.names, event.missed.count)}",
         label="fills the gradients of other parameters",
         help="make the optimizer after the model, and give it the parameters that the loss uses",
     )

@@ -1,8 +1,8 @@
 """An allow comment allows nothing.
 
 `# zerograd: allow[name]` silences a rule where the code is right as it is. A comment that silences
-nothing may hide a real bug later: the code was repaired and the comment forgotten, or the name of the
-rule is misspelt.
+nothing may hide a real bug later. Either the code was repaired and the comment forgotten, or the name of
+the rule is misspelt.
 
 Remove the comment, or name the right rule: `zerograd explain` lists them. A comment behind code applies
 to that statement; alone on a line, to the statement or function below; before the first statement, to

@@ -1,4 +1,4 @@
-"""Finds the user's call above a frame, at a cost that every event can pay.
+"""Finds the user's call above a frame, fast enough to do it for every event.
 
 A call is known by the code object and the instruction of the innermost frame that is not torch's and
 not ours. Its path and line are worked out once.
@@ -33,7 +33,7 @@ USER, LIBRARY, HIDDEN = 2, 1, 0
 def _libraries() -> tuple[str, ...]:
     """Where libraries are installed."""
     paths = sysconfig.get_paths()
-    # A virtual environment may be inside the user's project, and the other way round.
+    # A virtual environment may be inside the user's project, or the project inside the environment.
     return tuple(
         {os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "purelib", "platlib")}
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def disguised(original: Any, patch: Any) -> Any:
-    """The patch with everything that shows from outside taken from the original.
+    """The patch with all visible properties of the original.
 
     The patch has to be a closure without names of its module: type hints are looked up in the module of
     the original.
@@ -58,10 +58,10 @@ def compile_instead(patch: Any, original: Any) -> Any:
 
 
 class Unseen:
-    """What has happened where our code does not run: in what torch.compile has compiled."""
+    """What has happened in code that torch.compile has compiled, where our code does not run."""
 
     stepped = False
-    """Whether an optimizer has stepped there since somebody asked."""
+    """Whether an optimizer has stepped there since the last question."""
 
 
 UNSEEN = Unseen()

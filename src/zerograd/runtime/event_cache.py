@@ -1,4 +1,4 @@
-"""Makes the events of a run, each of them once, so that the edges of the state machine are found again.
+"""Makes each event of a run once, so that the edges of the state machine are found again.
 
 Edges are remembered by the identity of their event. Without this cache, no edge would ever be taken a
 second time, and every rule would be checked at every event: 14 µs instead of 0.5 µs.
@@ -24,7 +24,7 @@ class EventCache:
         self.places = places
         self._allowed: tuple[str, ...] = ()
         self._events: dict[object, tuple[object, Any]] = {}
-        """Each with the object whose identity is in its key: it is kept alive, so that the key stays its own."""
+        """Each with the object whose identity is in its key. The object is kept alive: no other one gets its identity."""
         self._direct: dict[object, Any] = {}
         """The events of calls in the user's own code, by code object and instruction."""
 

@@ -59,7 +59,7 @@ class FiniteCheck:
         return True
 
     def of_step(self, subject: Subject) -> bool | None:
-        """Whether the gradients that a step uses are finite, as far as is known; None: nobody looked."""
+        """Whether the gradients that a step uses are finite, as far as is known; None if they were not looked at."""
         finite = subject.finite
         if not finite.suspicious:
             norm = self._norm(subject)
@@ -112,7 +112,7 @@ class FiniteCheck:
         return Fetched(self._torch, self._norms([grad for grad in grads if grad.numel()]))
 
     def _norms(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The largest number of all tensors of a device; inf or nan if there is one among them."""
+        """The largest number in the tensors of a device; inf or nan if one of them contains it."""
         alike: dict[object, list[Tensor]] = {}
         for one in tensors:
             alike.setdefault((one.device, one.dtype), []).append(one.detach())

@@ -19,7 +19,7 @@ from zerograd.runtime.subjects import Subject
 MOST_CALLS = 1024
 MOST_FRAMES = 8
 ENOUGH_WALKS = 3
-"""After this many losses of a call that no scaler had multiplied, the graph is not walked any more."""
+"""If no scaler had multiplied so many losses of a call, its graphs are not walked any more."""
 
 
 class Scaling:

@@ -1,9 +1,9 @@
 """What a backward meets: whether it reaches a subject, and whether it adds to gradients that were used.
 
-On the usual path no gradient is looked at: one parameter, the probe, shows whether a backward reaches
-the subject. Where a backward may meet gradients that a step has used, `GradientProbe` finds out which
-parameters hold any, and which of those the backward reaches; where that has come to nothing time and
-again, one parameter is enough to look at.
+On the usual path no gradient is looked at: one parameter, the probe, shows whether a backward reaches the
+subject. Where a backward may meet gradients that a step has used, `GradientProbe` finds out which parameters
+hold any, and which of those the backward reaches; once that has found nothing several times, it looks at one
+parameter.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GradientProbe:
     """Compares the gradients of subjects before and after each backward."""
 
     thorough = False
-    """Whether nothing is left out that was harmless before: a recording has the numbers of every step."""
+    """Whether to look also where nothing was found before: a recording has the numbers of every step."""
 
     def __init__(
         self, events: EventCache, posting: Posting, sync: RankSync, heard: Callable[..., Any]
@@ -119,7 +119,7 @@ class GradientProbe:
                 used.left = None
         elif subject.track.node.crossed is not None:
             if not any_holds(subject.params if used.left is None else used.left):
-                # What the other optimizer's backward had left is there no more.
+                # What the other optimizer's backward had left is gone.
                 self._post(subject, self._event(Unknown, NOWHERE))
 
     def _forget_sum(self, subject: Subject) -> None:
@@ -144,7 +144,7 @@ class GradientProbe:
         if used.grad is not None and subject.track.node.grads is Grads.SPENT:
             grad = param.grad
             if grad is not None and used.grad() is not subject.probe.identity(grad):
-                # Not what the step has used: somebody has put another gradient there.
+                # Not what the step has used: the program has put another gradient there.
                 self._post(subject, self._event(Assign, event.site))
                 subject.holds_nothing_used()
                 return None

@@ -68,7 +68,7 @@ class IdleOptimizers:
             idle.dropped.append(backward.site)
 
     def over(self, subject: Subject, *, blamed: bool) -> None:
-        """The optimizer of a subject does nothing any more; with `blamed`, it could have stepped before."""
+        """The optimizer of a subject is gone, or the run is over; with `blamed`, it is reported if it never stepped."""
         idle = self._idle.pop(subject.name, None)
         if not blamed or idle is None or len(idle.dropped) < ENOUGH or subject.track.steps:
             return

@@ -1,7 +1,7 @@
 """Who drives which subject, and under which name it is reported.
 
-A subject belongs to the thread that steps it. Optimizers are found when they are made, when they step,
-or when they are searched for.
+A subject belongs to the thread that steps it. Optimizers are found when they are made, when they step, or by a
+search.
 """
 
 from __future__ import annotations

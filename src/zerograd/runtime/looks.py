@@ -1,4 +1,4 @@
-"""Looks at gradients around one backward: which of them it writes to, and with how much."""
+"""Looks at gradients before and after one backward: to which of them it adds, and how much."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Look:
-    """One subject that holds used gradients while a backward runs, and how it shows what is reached."""
+    """One subject that holds used gradients while a backward runs, and the means to see what is reached."""
 
     subject: Subject
     params: list[Tensor]
@@ -56,7 +56,7 @@ def close(looks: Sequence[Look]) -> None:
 
 
 class GradientHooks:
-    """Hooks for one backward: which of some parameters it reaches, and with how much."""
+    """Hooks for one backward: which of some parameters it reaches, and how much it adds."""
 
     def __init__(self, params: Sequence[Tensor], heard: Callable[..., Any]) -> None:
         self.params = params
@@ -147,6 +147,6 @@ class Versions:
 
 def _versions(grads: Sequence[Tensor | None], version: Callable[[Tensor], int]) -> list[int]:
     if version is VERSION:
-        # Not in Python for each: a GAN is looked at in every step.
+        # No loop in Python: a GAN is looked at in every step.
         return list(map(getattr, grads, repeat("_version"), repeat(-1)))
     return [-1 if grad is None else version(grad) for grad in grads]

@@ -105,7 +105,7 @@ class MissingDetach:
         return leak.opposed >= ENOUGH
 
     def _compare(self, subject: Subject) -> None:
-        """Whether what the own backward has brought points against what was there."""
+        """Whether the gradients of its own backward point against those that were there."""
         leak = subject.leak
         before: list[Tensor] = []
         own: list[Tensor] = []

@@ -44,7 +44,7 @@ class Notebook:
     """The same lines without IPython's own syntax."""
 
     def locate(self, code: CodeType) -> Spot | None:
-        """The cell that code is from; None if it is from none."""
+        """The cell that code is from; None if it is from no cell."""
         name = code.co_filename
         if name in self.names:
             cell = CellKey(self.path, self.names[name])
@@ -99,7 +99,7 @@ def running_shell() -> Any:
 
 
 def history(shell: Any) -> list[str]:
-    """The cells that were executed as the user wrote them; the first entry is none."""
+    """The text of the executed cells, as the user wrote it; the first entry is not a cell."""
     found: list[str] = shell.history_manager.input_hist_raw
     return found
 

@@ -78,7 +78,7 @@ class OptimizerLives:
         life.track, life.before = track, track.steps
 
     def step_ended(self, optimizer: Any, param: Tensor, *, inside: bool) -> Site | None:
-        """An optimizer has stepped; with `inside`, a backward ran in the step. Where it is made, if it is one of many."""
+        """An optimizer has stepped; with `inside`, a backward ran in the step. Returns where it is made, if it is one of many."""
         life = self._lives.get(id(param))
         if life is None or life.steps:
             return None  # it had stepped before

@@ -1,7 +1,7 @@
 """What the program calls its optimizers: `opt_g`, `self.optimizer`; `2nd Adam, 4 parameters` where it has no name.
 
-Nothing is asked while a loop repeats: where an optimizer is made and stepped is known anyway, and its name is
-read from those lines of the source, or from the object that holds it, when somebody wants to know it.
+This costs a repeating loop nothing: the places where an optimizer is made and stepped are known anyway. The name is
+read from those lines of the source, or from the object that holds the optimizer, when a report needs it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 from zerograd.core.events import Site
 from zerograd.core.interruptions import Tolerating
+from zerograd.core.wording import counted
 from zerograd.runtime.call_sites import is_installed
 from zerograd.runtime.program_source import ProgramSource
 
 LONGEST = 60
 """A longer expression is not used as a name."""
 MOST_OPTIMIZERS = 1024
-"""Only this many are named: a program that makes more makes them all alike."""
+"""Only so many are named: a program that makes more makes them all alike."""
 
 DEEPEST = 2
 """How many objects of libraries may be nested around an optimizer."""
@@ -77,7 +78,7 @@ class OptimizerNames:
         self._known[subject].stepped = site
 
     def gone(self, subject: str) -> None:
-        """The subject is gone, and its optimizer with it: its name is what it was."""
+        """The subject is gone, and its optimizer with it: keep the name that it had."""
         known = self._known.get(subject)
         if known is not None:
             known.name = self.name(subject)
@@ -101,7 +102,7 @@ class OptimizerNames:
     def title(self, subject: str) -> str:
         """Its name, its type and its size: `opt_g: Adam, 4 parameters`."""
         known = self._known[subject]
-        number = f"{known.parameters} parameter{'' if known.parameters == 1 else 's'}"
+        number = counted(known.parameters, "parameter")
         name = self.name(subject)
         if name:
             return f"{name}: {known.kind}, {number}"

@@ -1,9 +1,9 @@
 """Parameters that receive gradients and belong to no optimizer.
 
-The graph is walked when a backward call runs first, and later at one backward in EVERY. If that
-finds a new parameter, the graph is walked again after each of the next steps, so that parameters that are
-made or unfrozen late are found soon, too. A parameter is reported after three sightings, with steps in between,
-of a gradient that nobody has cleared; and only after a search for optimizers that have not been seen yet.
+The graph is walked when a backward call runs first, and later at one backward in EVERY. If that finds a new
+parameter, the graph is walked again after each of the next steps, so that parameters that are made or unfrozen
+late are found soon, too. A parameter is reported after three sightings of a gradient that was not cleared, with
+steps in between, and only after a search for optimizers that have not been seen yet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST = 100_000
 
 
 class Orphans:
-    """Sightings of gradients that nobody steps or clears."""
+    """Sightings of gradients that nothing steps or clears."""
 
     _more = 0
     """How often the graph is walked again because of a parameter that was not known."""
@@ -42,7 +42,7 @@ class Orphans:
         self._subjects = subjects
         self._post = post
         self._seen: dict[int, tuple[weakref.ref[Any], int, int]] = {}
-        """By identity: a parameter of no optimizer, its sightings, and the number of steps at the last."""
+        """By identity: a parameter without optimizer, its sightings, and the number of steps at the last one."""
         self._reported: dict[int, weakref.ref[Any]] = {}
         """By identity: sets would compare tensors by their values."""
 
@@ -126,7 +126,7 @@ def optimizers(torch: Any) -> tuple[list[Any], list[Any]]:
 
 
 def unknown_optimizers(torch: Any) -> list[Any]:
-    """Objects that look like an optimizer, are none of torch's, and hold none of torch's."""
+    """Objects that look like an optimizer, and neither are nor hold one of torch's."""
     ours, others = optimizers(torch)
     known = set(map(id, ours))
     return [other for other in others if not _reach(other) & known]

@@ -16,7 +16,7 @@ from zerograd.runtime.call_sites import OURS, is_installed
 
 MOST_FILES = 64
 _PARSING = threading.RLock()
-"""Its owner may come again: garbage may be collected just before it parses."""
+"""Reentrant, because garbage may be collected just before the owner parses."""
 
 
 class _File(NamedTuple):
@@ -67,8 +67,9 @@ def program_files() -> Iterator[str]:
 def _parsed(text: str) -> ast.Module | None:
     """The syntax tree of a text; None if it does not parse.
 
-    Two texts that are parsed at once may end in a SystemError: CPython counts depth for both together. So threads
-    wait for each other, and no garbage is collected: optimizers that are found to be gone ask for their names.
+    Two texts that are parsed at once may end in a SystemError: CPython counts depth for both together. So
+    threads wait for each other, and no garbage is collected: an optimizer that is freed asks for its name,
+    which parses.
     """
     tree = None
     with _PARSING, Tolerating(SyntaxError, ValueError, RecursionError, SystemError):

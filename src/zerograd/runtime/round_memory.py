@@ -65,7 +65,7 @@ class SubjectMemory:
 
 
 def is_calm(subject: Subject) -> bool:
-    """Whether what a subject remembers can be the same in every round, and needs no other look."""
+    """Whether a subject can remember the same in every round, and needs no other look."""
     used, leak, stepping, windows = (
         subject.used,
         subject.leak,
@@ -93,7 +93,7 @@ def is_calm(subject: Subject) -> bool:
 
 
 class BackwardOnSubject:
-    """One subject of a backward that several subjects are compared with: what the backward did to it."""
+    """What a backward did to one of the subjects that it is compared with."""
 
     def __init__(self, subject: Subject, look: Look | None) -> None:
         """`look` is what the subject was looked at with, if it held used gradients."""

@@ -1,7 +1,7 @@
 """What a step uses of the gradients, and what a clear drops.
 
-On the usual path neither looks at any gradient. A step that by the order of events has nothing to use,
-or nothing new, is looked at: somebody may have put gradients there.
+On the usual path neither looks at any gradient. If by the order of events a step has nothing to use, or nothing
+new, the gradients are looked at: the program may have put some there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import NOBODY, Subject
 
 ENOUGH_LOST = 3
-"""After this many steps with nothing to use, all since the first, it is not an accident that their gradients are gone."""
+"""If so many steps have nothing to use, and every step so far had nothing, it is not an accident."""
 SAME = 1e-4
 """Factors that differ by less are the same factor."""
 
@@ -47,7 +47,7 @@ _LIVE, _SPENT = Grads.LIVE, Grads.SPENT
 
 @dataclass(eq=False, repr=False)
 class StepAndClear:
-    """Posts the steps and clears of subjects, and what has to be said before them."""
+    """Posts the steps and clears of subjects, and the events that come before them."""
 
     _torch: Any
     _events: EventCache
@@ -62,9 +62,9 @@ class StepAndClear:
     _backwards: Callable[[], int]
     """Counts the backward calls so far."""
     _stepped: Callable[[], None]
-    """Is called where ranks step."""
+    """It is called when a rank steps."""
     length: int = 0
-    """How many backward calls a window is meant to have, as the user says; 0 if nothing is said."""
+    """How many backward calls a window is meant to have, as the user says; 0 if the user says nothing."""
 
     def __post_init__(self) -> None:
         self._graph_task = self._torch._C._current_graph_task_id
@@ -111,7 +111,7 @@ class StepAndClear:
                 self._replicas.step_begins(subject, self._sync.stepping(subject), optimizer)
 
     def end_step(self, subject: Subject, optimizer: Any, scaled: bool, frame: Any) -> Step | None:
-        """It has stepped: the event, or None if it is a step of which little can be said."""
+        """It has stepped: the event, or None if too little is known about the step."""
         stepping = subject.stepping
         stepping.depth -= 1
         if stepping.inner_stepped and stepping.depth == 0:
@@ -138,7 +138,7 @@ class StepAndClear:
         skipped: bool = False,
         remade: Site | None = None,
     ) -> Step | None:
-        """A step was taken: the event, or None if it is a step of which little can be said."""
+        """A step was taken: the event, or None if too little is known about it."""
         if self._graph_task() != OUTSIDE:
             self._step_in_backward(subject, scaled, frame)
             return None
@@ -169,7 +169,7 @@ class StepAndClear:
             event = self._look_at_step(subject, event)
             grad = subject.probe.param.grad
         elif subject.track.windows.drops and self._rewritten(subject):
-            # What was dropped was read before, and went into what is there now.
+            # The program has read what was dropped, and computed the present gradients from it.
             self._post(subject, self._events.event(Assign, event.site))
         windows = subject.track.windows
         if windows.drops or 1 < windows.open != windows.usual:
@@ -228,7 +228,7 @@ class StepAndClear:
         return self._events.variant(event, repeated=names, repeated_count=len(repeated))
 
     def _looked_at(self, subject: Subject, event: Step, *, scaled: bool) -> Step:
-        """The event of a step with what it uses; what shows later that another uses the same is noted."""
+        """The event of a step with what it uses. What a later step is compared with is noted."""
         if subject.used.sum.concerned:
             event = self._with_numbers(subject, event, scaled=scaled)
         if subject.used.left or subject.stepping.left:
@@ -259,7 +259,7 @@ class StepAndClear:
         return subject.measured(divided=divided)
 
     def _say_what_ranks_share(self, subject: Subject, event: Step) -> bool:
-        """What ranks have to say before a step; True if the gradients are where no step sees them."""
+        """Post what ranks have shared before a step; True if they keep gradients where no step sees them."""
         for diverged in self._replicas.found(subject):
             seen = self._events.event(Sync, event.site)
             self._post(subject, self._events.variant(seen, diverged=diverged))
@@ -313,7 +313,7 @@ class StepAndClear:
     def _empty(self, subject: Subject, event: Step) -> Step:
         """A step with nothing to use: from the second time, if no backward ran in between."""
         if not any(param.requires_grad for param in subject.params):
-            # What was known of them is past, and there is nothing that this step could use.
+            # Nothing is known about them any more, and this step has nothing to use.
             self._post(subject, self._events.event(Unknown, event.site))
             self._post(subject, self._events.event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
             return event
@@ -326,7 +326,7 @@ class StepAndClear:
         return self._events.variant(event, fed=False, again=True) if again else event
 
     def _are_gone(self, subject: Subject) -> bool:
-        """Before a step: whether no call has cleared the gradients of the last backward, and they are there no more."""
+        """Before a step: whether the gradients of the last backward are gone, although no call has cleared them."""
         state = subject.track.node.state
         if state.grads is not _LIVE or state.backward is None or state.backward.may:
             return False
@@ -382,7 +382,7 @@ class StepAndClear:
         elif subject.track.node.grads is not _SPENT and subject.last_backward.have_weights_moved(
             subject.probe.param
         ):
-            # Something was done with the gradients: the weights are not what they were.
+            # The gradients were used: the weights have changed.
             event = self._events.variant(event, excuse=Excuse.WEIGHTS_MOVED)
         elif subject.track.windows.open and subject.track.node.grads is _LIVE:
             if not subject.last_backward.finite:
@@ -403,7 +403,7 @@ class StepAndClear:
         for subject in subjects:
             self._before_clip(subject)
         if strangers or any(one.track.node.grads is _LIVE for one in subjects):
-            # One clip for the phases of all: who was clipped before the last step has no part in it.
+            # One call clips for all phases: a subject that was clipped before its last step is not meant.
             return [
                 one
                 for one in subjects
@@ -418,13 +418,13 @@ class StepAndClear:
         if norms_then is not None:
             return not _are_of(_norms(subject), norms_then)
         if grad is None or not any_holds([probe.param]):
-            return False  # some are cleared: what is left is what the step has used
+            return False  # some are cleared: the step has used the rest
         if used.grad is None or used.grad() is not probe.identity(grad):
             return True
         return used.version >= 0 and probe.version(grad) != used.version
 
     def _before_clip(self, subject: Subject) -> None:
-        """Gradients that are clipped may have been cleared, or put there, unseen."""
+        """The program may have cleared or set the clipped gradients by hand."""
         self._posting.release(subject)
         grads = subject.track.node.grads
         subject.stepping.handled = True
@@ -450,5 +450,5 @@ def _norms(subject: Subject) -> dict[int, float]:
 
 
 def _are_of(now: dict[int, float], then: dict[int, float] | None) -> bool:
-    """Whether gradients are those that a step has used, or those of them that are not cleared."""
+    """Whether gradients are those that a step has used, or a part of those."""
     return then is not None and all(then.get(key) == norm for key, norm in now.items() if norm)

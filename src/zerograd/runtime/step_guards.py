@@ -325,6 +325,6 @@ def _number(expr: ast.expr, frame: FrameType) -> int:
         first, *rest = _dotted(expr).split(".")
         value = frame.f_locals.get(first, frame.f_globals.get(first))
         for name in rest:
-            # Only what an object holds itself: no property of the program is asked.
+            # Only the attributes that an object holds itself: no property of the program is called.
             value = getattr(value, "__dict__", {}).get(name)
     return value if type(value) is int and value > 0 else 0

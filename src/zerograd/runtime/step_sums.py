@@ -1,7 +1,7 @@
-"""What a step uses, and what it should use, where gradients were there that were not meant for it.
+"""The gradients that a step uses, and those that it should use, if others were there before.
 
-Before a backward adds to such gradients they are copied; what the step should use is the difference.
-Clips and scalers come between the backward and the step, so that the numbers follow them.
+Before a backward adds to gradients that are not meant for the next step, they are copied: the step should use the
+difference. Clips and scalers between the backward and the step change the numbers, too.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class StepSum:
             self._right, self._got, self._clipped = self._right * now / self._got, now, True
 
     def at_step(self, params: Iterable[Tensor], *, divided: bool) -> tuple[float, float] | None:
-        """What a step should use and what it uses; `divided` if a scaler may have come between."""
+        """The norms that a step should use and does use; `divided` if a scaler may have divided in between."""
         if math.isnan(self._right):
             return None
         held = holding(params)

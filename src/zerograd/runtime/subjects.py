@@ -3,7 +3,7 @@
 State belongs to parameters. Wrappers that share the parameter groups of another optimizer are the
 same subject; a subject is forgotten when the last of its optimizers is.
 
-What has to be remembered of a subject is kept in parts, each of which one component uses.
+What is remembered about a subject is in parts; one component uses each part.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class UsedGradients:
 
 
 class LastBackward:
-    """What the last backward has left behind, to see whether anybody has used it (`step_and_clear`)."""
+    """What the last backward has left, to see whether the program has used it (`step_and_clear`)."""
 
     weights_version = -1
     """The version of the probe itself; -1 after a clear."""
@@ -142,7 +142,7 @@ class LastBackward:
 
 
 class Stepping:
-    """What the steps of a subject have done, and what a running one has (`step_and_clear`)."""
+    """The steps of a subject so far, and the one that is running (`step_and_clear`)."""
 
     began_at = 0
     """How many backward calls there had been when the running step began."""
@@ -161,7 +161,7 @@ class Stepping:
     norms: dict[int, float] | None = None
     """By identity of the parameter: the norms that the last step used; None until a step has come with no backward before it."""
     measured: Measured | None = None
-    """What the running step should use, and what it uses, if that is more."""
+    """The norms that the running step should use and does use, if it uses more."""
     repeated_at = -1
     """How many backward calls there had been when a step last used the same again."""
     clipped = False
@@ -175,7 +175,7 @@ class Stepping:
     lacks = False
     """Until then: the gradients of a backward were gone when the running step began."""
     lost = 0
-    """How many steps there were of which that is true."""
+    """How many such steps there were."""
 
     def __init__(self) -> None:
         self.left: dict[int, float] = {}
@@ -305,7 +305,7 @@ class Subject:
             self.lane.used.pop(self.name, None)
 
     def measured(self, *, divided: bool) -> Measured | None:
-        """What a step should use and what it uses, where these are not the same."""
+        """The norms that a step should use and does use, if they differ."""
         numbers = self.used.sum.at_step(self.params, divided=divided)
         if numbers is None:
             return None
@@ -316,7 +316,7 @@ class Subject:
     def names(self, params: Iterable[Tensor]) -> list[str]:
         """What the program calls some of the parameters."""
         if self._names is None:
-            # Not before it is asked for: all objects of the program are searched.
+            # Only on demand, because all objects of the program are searched.
             self._names = names_in_modules(self.params)
         return names_of(params, self._names)
 
@@ -456,7 +456,7 @@ class Subjects:
             self._drop(id(optimizer))
             subject = self._by_params.get(ids)
         if not params or any(map(_IS_META, params)):
-            return None  # nothing is trained that has no numbers
+            return None  # a tensor without numbers is not trained
         if any(map(hasattr, params, repeat("fake_mode"))):
             return None
         if subject is None:

@@ -25,7 +25,7 @@ from zerograd.static.reuse import FileMemory
 
 @dataclass(frozen=True)
 class Text:
-    """What an editor shows: a file, or the cells of a notebook, of which None is not Python."""
+    """What an editor shows: a file, or the cells of a notebook; None for a cell that is not Python."""
 
     path: str
     text: str = ""
@@ -76,7 +76,7 @@ class Checker:
         """The files whose last texts are still held parsed."""
 
     def tidy(self) -> None:
-        """Let go of syntax trees, and prepare for the next text. That takes a while, so nobody should wait."""
+        """Drop syntax trees, and prepare for the next text. That takes a while: call it while no client waits."""
         while self._checked:
             forget_modules(self._checked.pop())
         for memory in self._memories.values():
@@ -111,14 +111,9 @@ class Checker:
 def with_repair(checked: Checked, finding: Finding) -> Finding:
     """A finding of a text with its fix, or with the reason why it has none."""
     document = Document(checked.text.path, checked.text.data)
-    original = next(
-        one for one in checked.result.findings if (one.code, one.site) == _same(finding)
-    )
+    same = (finding.code, finding.site)
+    original = next(one for one in checked.result.findings if (one.code, one.site) == same)
     return with_fix(document, original, checked.result, Tries())
-
-
-def _same(finding: Finding) -> tuple[str, object]:
-    return finding.code, finding.site
 
 
 def allowing(text: Text, finding: Finding) -> Edit | None:
@@ -146,14 +141,10 @@ def _above(text: Text, finding: Finding, lines: Sequence[str], comment: str) -> 
         indent = line[: len(line) - len(line.lstrip())]
         edit = Edit(site.path, number, 1, number, 1, f"{indent}{comment}\n", site.cell)
         last = site.end_line + 1 if site.end_line else 0
-        moved = _placed(finding, site.line + 1, last)
-        if _allows(text, edit, moved):
+        moved = replace(site, line=site.line + 1, end_line=last)
+        if _allows(text, edit, replace(finding, site=moved)):
             return edit
     return None
-
-
-def _placed(finding: Finding, line: int, end_line: int) -> Finding:
-    return replace(finding, site=replace(finding.site, line=line, end_line=end_line))
 
 
 def _allows(text: Text, edit: Edit, finding: Finding) -> bool:

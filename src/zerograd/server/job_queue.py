@@ -19,7 +19,7 @@ BREATH = 0.02
 IDLE = 1.0
 """Seconds without work after which garbage is collected."""
 _SIGNAL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGINT)
-"""No other part of zerograd uses it. It is not sent: python only learns that it has arrived."""
+"""No other part of zerograd uses it. It is not really sent: `interrupt_main` only simulates its arrival."""
 
 
 class Stale(BaseException):
@@ -39,7 +39,7 @@ class JobQueue:
         """The main thread runs a job: only there it may be interrupted."""
         self._ended = False
         self._litter: list[tuple[float, Job]] = []
-        """What is done after so many seconds without work."""
+        """Jobs for the time without work: after how many seconds, and what."""
 
     def put(self, key: Hashable, job: Job) -> None:
         """Add a job; an older one with this key does not start, or is interrupted."""
@@ -90,7 +90,7 @@ class JobQueue:
             self._is_stale = False
             while not self._waiting and not self._ended:
                 if not self._changed.wait(self._litter[0][0] if self._litter else None):
-                    # Nobody waits for a result, so this is the time for what takes long.
+                    # No client waits for a result now, so slow jobs are done.
                     self._litter.pop(0)[1]()
             if self._ended:
                 return None

@@ -129,7 +129,7 @@ class _Server(LanguageServer):
         )
 
     def check_soon(self, key: str, delay: float = DEBOUNCE) -> None:
-        """Check a text when nobody has changed it for a while."""
+        """Check a text after a while without changes."""
         self.forget_requests()
         self.stop_timer(key)
         self.timers[key] = asyncio.get_running_loop().call_later(delay, self.check, key)
@@ -438,7 +438,7 @@ def serve(options: CheckOptions) -> int:
             server.jobs.end()
 
     thread = threading.Thread(target=speak, name="protocol", daemon=True)
-    # Garbage is collected when nobody waits: it would take longer than many a check.
+    # Garbage is collected while no client waits: it takes longer than many a check.
     gc.freeze()
     gc.disable()
     thread.start()

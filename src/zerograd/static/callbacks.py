@@ -1,9 +1,9 @@
 """Callbacks: the code names only the method that it calls, so which function runs cannot be seen.
 
 `for callback in self.callbacks: callback.after_step(self)` clears if the project has an `after_step` that does.
-`callback(self)` clears if the project hands on a function that does. `self.before_batch()`, where the class itself does
-nothing in that method, clears if a subclass clears in it. What is called outside a loop does not matter for what goes
-wrong in each of its iterations.
+`callback(self)` clears if the project hands on a function that does. `self.before_batch()`, where the class
+itself does nothing in that method, clears if a subclass clears in it. If something goes wrong in each iteration
+of a loop, what is called outside the loop does not matter.
 """
 
 from __future__ import annotations

@@ -226,7 +226,8 @@ class Doubts:
 def _has_one_count(outcome: Outcome, subject: SubjectKeys, flow: Flow) -> bool:
     """Whether a violation rests on a test of a count, which clears, and another test of the same count steps.
 
-    `(step.number - 1) % n == 0` clears, `step.number % n == 0` steps: both are assumed, because nobody sees who counts.
+    `(step.number - 1) % n == 0` clears, `step.number % n == 0` steps: both are assumed, because the code that
+    counts is not seen.
     """
     assumed = {one.test for path in outcome.decisions for one in path if "%" in one.test}
     if not assumed:
@@ -314,7 +315,7 @@ def _between(start: Site | None, end: Site, flow: Flow) -> list[Act]:
 
 
 def round_of(violation: Violation, own_clears: frozenset[Site], flow: Flow) -> Loop | None:
-    """The loop in each iteration of which a clear is missed: what runs around it does not matter."""
+    """The loop that misses a clear in each of its iterations: what runs around it does not matter."""
     ends = {violation.site, *(note.site for note in violation.notes[:1])}
     found = None
     for loop in find(flow, Loop):

@@ -107,7 +107,7 @@ class RootSearch:
         )
 
     def idle_loss(self, step: Event) -> Site | None:
-        """Where a loss is computed that nobody uses, unless what computes it may run the backward."""
+        """Where a loss is computed that is not used, unless what computes it may run the backward."""
         interpreter = self.root.interpreter
         found = interpreter.idle_loss(step)
         return None if found is None or self.is_fed_elsewhere(step) else found

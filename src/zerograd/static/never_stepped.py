@@ -1,7 +1,6 @@
-"""Optimizers that a file makes or is handed, that gradients are computed for, and that nobody steps.
+"""Optimizers that a file makes or is handed, that gradients are computed for, and that nothing steps.
 
-An optimizer is followed through the names that it gets. Whatever else is done with it than to clear, save or
-schedule it may step it: then nothing is known.
+An optimizer is followed through the names that it gets. Anything else than clearing, saving or scheduling it may step it: then it is not reported.
 """
 
 from __future__ import annotations
@@ -402,7 +401,7 @@ class _Followed:
             raise _Used
 
     def follow_result(self, given: ast.Return, at: int | None) -> None:
-        """The optimizer is given back by a function of the file: its calls there are followed."""
+        """The optimizer is returned by a function of the file: its calls there are followed."""
         file, function = self.file, self.file.nodes.function(given)
         name = getattr(function, "name", "")
         private = file.nodes.klass(function) is not None or name.startswith("_")

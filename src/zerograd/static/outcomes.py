@@ -40,7 +40,7 @@ class Outcomes:
         """The findings, in the order of the source."""
         found = {}
         for (rule, site), kept in self._kept.items():
-            # What needs the least to happen; of these, what shows without a caller or a subclass.
+            # The outcomes with the fewest decisions; among these, those that show without a caller or a subclass.
             outcome = min(
                 kept, key=lambda one: (weight(one.decisions[0]), len(one.violation.notes))
             )

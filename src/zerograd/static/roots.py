@@ -38,7 +38,7 @@ from zerograd.static.written_loops import TOP_LEVEL, repeated_loops
 
 
 class Root(NamedTuple):
-    """A part of a file that nothing is seen to call, as a flow."""
+    """A part of a file that no code is seen to call, as a flow."""
 
     name: str
     flow: Flow

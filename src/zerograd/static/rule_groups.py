@@ -30,7 +30,7 @@ def broken_by(event: Event) -> Iterator[Outcome]:
 
 
 def _groups(asked: list[Rule]) -> list[list[Rule]]:
-    """Rules that read much the same are explored together."""
+    """Rules that read similar fields of the state are explored together."""
     groups: list[tuple[set[str], list[Rule]]] = []
     for rule in asked:
         most = (len(rule.reads) - 1) // 2

@@ -478,7 +478,7 @@ class SubjectEvents:
         return any(_among(one.key, other.params) for one in self.calls(act))
 
     def is_its_own(self, act: Act) -> bool:
-        """Whether an act is a backward that reaches the subject, and nobody else."""
+        """Whether an act is a backward that reaches this subject and no other."""
         event = self.event(act)
         return isinstance(event, Backward) and event.alone and not event.may
 

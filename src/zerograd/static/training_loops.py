@@ -150,9 +150,9 @@ class LoopsOfRoot:
             loop.leave(why, call)
 
     def follow(self, subject: SubjectKeys, flow: Flow, budget: int) -> int:
-        """Notes which steps of a subject are reached with gradients of which nothing is known.
+        """Notes which steps of a subject are reached with unknown gradients.
 
-        `flow` is what the subject sees. Gives back how many configurations were gone through.
+        `flow` is what the subject sees. Returns how many configurations were gone through.
         """
         events = events_in(flow)
         if self._explain:
@@ -202,7 +202,7 @@ class LoopsOfRoot:
         return any(act.borrowed and act.event.site in assigned for act in self._acts)
 
     def _leave_to_callers(self, flow: Flow, stepped: set[int], budget: int) -> int:
-        """Notes if a call of the root may step what the call before it has left; gives back what it cost to see."""
+        """Notes if a call of the root may step what the call before it has left; returns what it cost to see."""
         if self._root.fn is None or self._root.per_batch or OUTSIDE not in stepped:
             return 0
         again = explore(repeated(flow, per_batch=True), [_STALE], start=NEW, budget=budget)
@@ -211,7 +211,7 @@ class LoopsOfRoot:
         return again.spent
 
     def _leave_unfed(self, flow: Flow, events: list[Event], budget: int) -> int:
-        """Notes the loops of steps that never find gradients; gives back what it cost to see.
+        """Notes the loops of steps that never find gradients; returns what it cost to see.
 
         Only a step before which the code clears last, or does nothing, may be one.
         """

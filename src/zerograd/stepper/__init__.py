@@ -1,6 +1,6 @@
 """A training step that handles gradients correctly, with or without accumulation.
 
-It gives `Stepper`, and `Step`, the record of one optimizer step.
+It has `Stepper`, and `Step`, the record of one optimizer step.
 
 May import: nothing of zerograd.
 """

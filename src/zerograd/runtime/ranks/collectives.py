@@ -1,4 +1,4 @@
-"""Patches torch.distributed so that a `RankSync` hears of DDP, FSDP2, and collectives.
+"""Patches torch.distributed, and tells a `RankSync` about DDP, FSDP2 and collectives.
 
 It belongs to `patches`: every patch calls the original. Nothing of torch.distributed is imported that
 the program has not imported itself, and little of it is patched before the ranks form a process group.
@@ -21,7 +21,7 @@ Set = Callable[[Any, str, Any], None]
 WrapInside = Callable[[Any, Callable[[Any], Any]], None]
 """Wraps the function inside a decorated one."""
 Listener = Callable[[], "RankSync | None"]
-"""Who listens now; None if nobody does."""
+"""The current listener, if there is one."""
 
 SENDERS = (
     "all_reduce",

@@ -111,7 +111,7 @@ class Replicas:
         return self._found.pop(subject.name, ()) if self._found else ()
 
     def _open(self, subject: Subject, shared: Shared, before: _Comparison | None) -> _Comparison:
-        """Find the ranks that share a subject: those of DDP's group, or those that hold the same shards."""
+        """Find the ranks that share a subject: DDP's group, or the ranks that hold the same shards."""
         made = _Comparison(shared, _shape(subject.params))
         if before is not None:
             made.steps, made.key = before.steps, before.key
@@ -285,7 +285,7 @@ class Replicas:
             return "comparing the ranks is switched off"
         if not self._shares:
             return NO_REPLICAS
-        # The first rank compares with nobody: the others compare with it.
+        # The first rank does not compare: the others compare with it.
         return "" if self._compared or not self._follows else "no two ranks took the same step"
 
 

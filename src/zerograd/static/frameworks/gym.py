@@ -1,4 +1,4 @@
-"""Gym and its like: no gradient passes through what an environment gives back."""
+"""Gym and its like: no gradient passes through what an environment returns."""
 
 from __future__ import annotations
 

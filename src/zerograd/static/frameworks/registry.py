@@ -154,7 +154,7 @@ def context_named(name: str) -> Context | None:
 
 
 def made_by(name: str) -> ReturnedTuple | None:
-    """The objects that a function of this dotted name gives back."""
+    """The objects that a function of this dotted name returns."""
     last = name.rpartition(".")[2]
     return next((made for made in _MAKES if made.function == last and made.module in name), None)
 

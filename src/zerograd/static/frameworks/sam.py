@@ -1,4 +1,4 @@
-"""SAM and its like: two steps, of which each clears where it is asked to."""
+"""SAM and its like: two steps, each of which clears if it is asked to."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ Effect = RunsBackward | Steps | Clears | Unscales | Updates | MayTouch | Restore
 
 
 class Gives(Enum):
-    """What a call gives back."""
+    """What a call returns."""
 
     NOTHING = "None"
     UNKNOWN = "something computed"
@@ -142,7 +142,7 @@ class Gives(Enum):
 
 
 class ResultOf:
-    """What a method of the same object gives back, as the project defines it."""
+    """What a method of the same object returns, as the project defines it."""
 
     def __init__(self, method: str) -> None:
         self.method = method
@@ -256,7 +256,7 @@ class Use:
 
 
 class ReturnedTuple:
-    """The tuple of objects that a function of a library gives back."""
+    """The tuple of objects that a function of a library returns."""
 
     def __init__(self, function: str, *items: tuple[str, Role] | None) -> None:
         self.module, _, self.function = function.rpartition(".")
@@ -310,7 +310,7 @@ class Framework:
         self.contexts = tuple(contexts)
         self.makes = tuple(makes)
         self.wrappers = wrappers
-        """A pattern for the end of names of calls that give back what they are handed, wrapped."""
+        """A pattern for the end of names of calls that return what they are handed, wrapped."""
         self.clips = frozenset(clips)
         """Names of functions and methods that limit gradients."""
         self.unscales_to_clip = frozenset(unscales_to_clip)

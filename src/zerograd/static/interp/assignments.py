@@ -91,7 +91,7 @@ class Assignments:
                 # A variable that is an object in one arm and None in the other is only used where it is the object.
                 if value != Lit(None) or not self.env.branches or key not in self.env.heap:
                     value = self.as_one_of_two(self.env.heap.get(key), value)
-                    # A value of which nothing is known gets the name of the attribute that holds it.
+                    # An unknown value gets the name of the attribute that holds it.
                     self.env.heap[key] = Thing(key) if value == NOTHING else value
             if not (isinstance(owner, Thing) and owner.key == SELF):
                 self.known.hand_on(value)
@@ -151,7 +151,7 @@ class Assignments:
         return self.env.frame.iterables.get(node.id, node) if isinstance(node, ast.Name) else node
 
     def without_bar(self, node: ast.expr) -> ast.expr:
-        """`enumerate(loader)` for a call of a function of the project that gives back just that: `bar(loader)`."""
+        """`enumerate(loader)` for a call of a function of the project that returns just that: `bar(loader)`."""
         if not isinstance(node, ast.Call) or "bar" not in called_name(node):
             return node
         module, first = self.env.frame.module, first_name(text_of(node.func))
@@ -184,7 +184,7 @@ class Assignments:
         return target.attr in module.tested or target.attr in module.counted
 
     def as_used(self, target: ast.expr, value: Value, source: ast.expr | None) -> Value:
-        """What an unseen call gave back is an object if the file uses it as one."""
+        """What an unseen call returned is an object if the file uses it as one."""
         if not isinstance(target, (ast.Name, ast.Attribute)) or not _is_unknown(value):
             return value
         text = text_of(target)
@@ -272,7 +272,7 @@ def _side_by_side(target: ast.Tuple | ast.List, source: ast.expr | None) -> list
 
 
 def _is_unknown(value: Value) -> bool:
-    """Whether a value is what an unseen call gave back."""
+    """Whether a value is what an unseen call returned."""
     if isinstance(value, Thing):
         return value.made and not value.role and value.klass is None
     return isinstance(value, Tensor)

@@ -311,7 +311,7 @@ class CallGraph:
         return any(self.reaches(one, "runs_backward", 0) for one in (*kept, *made))
 
     def returned_functions(self, fn: Fn) -> Iterator[Fn]:
-        """The functions of the project that a function gives back: `return f`, `return partial(f, x)`."""
+        """The functions of the project that a function returns: `return f`, `return partial(f, x)`."""
         for value in fn.module.facts[fn.node].returns:
             if isinstance(value, ast.Call) and value.args and called_name(value) == "partial":
                 value = value.args[0]
@@ -341,7 +341,7 @@ class CallGraph:
         """Functions of the same file, and inherited methods, that code with these facts may call."""
         near = self.known.near.get(facts)
         if near is None:
-            # Whoever is handed a function, or a method of the object, may call it.
+            # Code that is handed a function, or a method of the object, may call it.
             handed = {name.removeprefix("self.") for name in facts.handed}
             near = self.known.near[facts] = [
                 fn for last in sorted(facts.called) for fn in self._named(module, last)

@@ -170,7 +170,7 @@ class Calls:
             return self.list_method(func, owner, arguments)
         if isinstance(owner, Tensor):
             return self.tensor_method(node, func, owner, arguments)
-        if owner != Lit(None):  # whoever has no scaler does not come to `scaler.step(optimizer)`
+        if owner != Lit(None):  # a program without a scaler does not reach `scaler.step(optimizer)`
             self.effects.note_unseen(node, arguments, func.attr)
         return self.effects.result_of([owner], arguments)
 
@@ -393,7 +393,7 @@ def _table_method(func: ast.Attribute, owner: KnownDict, arguments: list[Value])
 
 
 def _through(module: Thing, result: Value) -> Value:
-    """What a call of a module gives back: where none of its parts is seen to compute it, one of them may."""
+    """What a call of a module returns: where none of its parts is seen to compute it, one of them may."""
     if not isinstance(result, Tensor):
         return result
     seen = result.roots | result.maybe | result.cut

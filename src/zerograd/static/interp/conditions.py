@@ -167,7 +167,7 @@ class Conditions:
         return self._predicate(node) or self._opaque(node)
 
     def _predicate(self, node: ast.expr) -> Expr | None:
-        """The test that a function or a property of the project gives back, if it does nothing else."""
+        """The test that a function or a property of the project returns, if it does nothing else."""
         fn: object
         if isinstance(node, ast.Call):
             fn = self.evaluator.peek(node.func)
@@ -451,7 +451,7 @@ class Conditions:
 
 
 def _only_test(function: Function) -> ast.expr | None:
-    """The test that a function gives back, if it does nothing else."""
+    """The test that a function returns, if it does nothing else."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     returned = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
     if not isinstance(returned, (ast.Compare, ast.BoolOp)):

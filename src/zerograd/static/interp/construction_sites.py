@@ -1,7 +1,7 @@
 """Where other files of the project make objects of a class, and what they hand them.
 
-`Agent(critic, policy)` in a file that this one does not import tells of which class `self.critic` is in the methods of
-the agent: an argument without an annotation is known from there alone.
+`Agent(critic, policy)`, in a file that this one does not import, shows the class of `self.critic` in the methods of
+the agent, if the argument has no annotation.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ConstructionSites:
         return found
 
     def classes(self, given: list[Given]) -> list[Klass]:
-        """The classes of the project of which these values are seen to be objects, each once."""
+        """The classes of the project whose objects these values are seen to be, each once."""
         made = (
             self.names.class_of(one.module, value, anyway=True)
             for one in given

@@ -67,7 +67,7 @@ class Contexts:
     def __post_init__(self) -> None:
         self.waiting: list[_Waiting] = []
         self.asked: list[str] = []
-        """The variables of which it is asked whether they hold such a context."""
+        """The variables that are being looked up for such a context."""
 
     def handlers(self) -> StatementHandlers:
         """The method for each kind of block that may run inside a generator."""
@@ -111,7 +111,7 @@ class Contexts:
         self.gate.local = local
 
     def open(self, item: ast.withitem) -> Callable[[], object] | None:
-        """Enters a context. Gives back what happens when it ends, if anything does."""
+        """Enters a context. Returns what happens when it ends, if anything does."""
         context = item.context_expr
         known = registry.context_named(_name_of(context))
         changes = known.changes if known is not None else None
@@ -237,7 +237,7 @@ class Contexts:
         if not self.waiting or not stack or stack[-1] is not self.waiting[-1].generator:
             facts = self.env.frame.module.facts.get(stack[-1]) if stack else None
             if facts is not None and facts.touches and "backward" not in facts.called:
-                # Whoever takes what is yielded runs the backward.
+                # The code that takes the yielded value runs the backward.
                 self.effects.unseen(node, NOBODY, NotFollowed.LEFT_TO_CALLER)
             return mix([value])
         waiting, here = self.waiting.pop(), self.env.frame
@@ -272,7 +272,7 @@ class Contexts:
         return Const(True) if local else None
 
     def _is_chosen(self, name: str) -> Expr | None:
-        """When a variable holds such a context: always, or if the test says so in an arm of which it gets one."""
+        """When a variable holds such a context: always, or for one outcome of the test in whose arm it is assigned."""
         if name in self.asked:
             return None  # the variable keeps what it has
         module = self.env.frame.module
@@ -294,7 +294,7 @@ class Contexts:
     def accumulate(self, context: ast.Call, accelerator: str) -> Flow:
         """`with accelerator.accumulate(model):` counts, and decides whether this iteration steps.
 
-        Gives back what happens when it is left.
+        Returns what happens when it is left.
         """
         self.gate.accumulating = accelerator
         counter = Count(accelerator)

@@ -68,7 +68,7 @@ class Effects:
         borrowed: bool = False,
         **fields: object,
     ) -> None:
-        """Something is done to the gradients of these; nobody knows whether unknown ones are None."""
+        """Something is done to the gradients of these objects; it is not known whether unknown ones are None."""
         if not keys and "bare" in fields:
             fields["bare"] = False
         event = self.emitter.event(kind, node, **fields)
@@ -338,7 +338,7 @@ class Effects:
         perhaps: frozenset[Key] = NOBODY,
         node: ast.Call | None = None,
     ) -> Tensor:
-        """What an unseen function gives back: computed from its arguments, for all we know."""
+        """What an unseen function returns: computed from its arguments, for all we know."""
         if self.mode.no_grad:
             return Tensor()
         things, others = [], list(callees)

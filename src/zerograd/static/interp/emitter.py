@@ -163,21 +163,21 @@ class Emitter:
         self.out.append(flow)
 
     def divert(self) -> list[Flow]:
-        """Begins a flow of its own; gives back the one to return to."""
+        """Begins a new flow; returns the one to go on with after it."""
         out, self.out = self.out, []
         return out
 
     def restore(self, out: list[Flow]) -> list[Flow]:
-        """Returns to a flow; gives back the one that has just ended."""
+        """Goes on with a flow; returns the one that has just ended."""
         diverted, self.out = self.out, out
         return diverted
 
     def silence(self) -> tuple[list[Flow], int]:
-        """From here on nothing that is done counts; gives back what `resume` needs."""
+        """Ignores all acts from here on; returns what `resume` needs."""
         self.quiet += 1
         return self.divert(), self.acts
 
     def resume(self, before: tuple[list[Flow], int]) -> None:
-        """From here on it counts again."""
+        """Acts count again."""
         self.out, self.acts = before
         self.quiet -= 1

@@ -72,7 +72,7 @@ class Nesting:
         self.inputs: set[int] = set()
         """Items that a model or a loss is called with, by identity of their nodes."""
         self.answers: dict[ast.Call, Name] = {}
-        """The variables that hold whether the calls, when they were read last, gave back True or False."""
+        """The variables that hold whether the calls, when they were read last, returned True or False."""
 
     @property
     def loop(self) -> int:
@@ -116,7 +116,7 @@ class Nesting:
             self._note_input(argument)
 
     def note_batch(self, node: ast.Assign, calls: Collection[str]) -> None:
-        """A variable that is never called, and of which only methods of tensors are, holds data: `x = data[i]`."""
+        """A variable holds data if it is never called, and only methods of tensors are called on it: `x = data[i]`."""
         if not isinstance(_moved(node.value), ast.Subscript):
             return
         names = {name for target in node.targets for name in assigned_names(target)}
@@ -169,7 +169,7 @@ class Mode:
         self.unguarded = True
         """Nothing has asked whether `.grad` is None."""
         self.statement: ast.expr | None = None
-        """The latest expression that is a statement: nobody uses its value."""
+        """The latest expression statement: its value is not used."""
 
 
 class Environment:
@@ -188,7 +188,7 @@ class Environment:
         """Functions that were defined inside functions."""
 
     def enter(self, frame: Frame) -> Frame:
-        """Makes a frame the current one; gives back the one to return to."""
+        """Makes a frame the current one; returns the one before."""
         caller, self.frame = self.frame, frame
         self.frames.append(frame)
         return caller

@@ -106,7 +106,7 @@ class FrameworkCalls:
         return self.perform(call, node, None, arguments)
 
     def _is_on(self, call: LibraryCall, func: ast.Attribute, owner: Value) -> bool:
-        """Whether what a method is called on is what the table says."""
+        """Whether the object of a method is the one that the table asks for."""
         if call.on is On.ANYTHING:
             return True
         if call.on is On.MODULE:
@@ -124,9 +124,9 @@ class FrameworkCalls:
         return self.objects.role(owner, func.value) is call.on
 
     def _is_handed(self, call: LibraryCall, node: ast.Call, arguments: list[Value]) -> bool:
-        """Whether a call is handed what the table says, and what its effects need."""
+        """Whether a call has the arguments that the table asks for, and that its effects need."""
         if call.on is On.MODULE and call.steps_first and node.args and arguments:
-            # Whatever an unseen function gave back: what a library steps is an optimizer.
+            # Whatever an unseen function returned: what a library steps is an optimizer.
             arguments[0] = self.constructors.as_optimizer(arguments[0], node.args[0])
         if call.needs_first and not (arguments and isinstance(arguments[0], Thing)):
             return False
@@ -143,7 +143,7 @@ class FrameworkCalls:
     def perform(
         self, call: LibraryCall, node: ast.Call, owner: Value | None, arguments: list[Value]
     ) -> Value:
-        """Does what a call does, and gives back what it gives back."""
+        """Emits the effects of a call, and returns its value."""
         for effect in call.does:
             self._do(effect, node, owner, arguments)
         if isinstance(call.gives, ResultOf):
@@ -251,7 +251,7 @@ class FrameworkCalls:
         self.emitter.add(Set(Synchronises(name), Const(True)))
 
     def _configured(self, owner: Thing, call: LibraryCall) -> Value:
-        """The optimizers that a method of the same object gives back, without their schedulers."""
+        """The optimizers that a method of the same object returns, without their schedulers."""
         assert isinstance(call.gives, ResultOf)
         key = owner.key.attribute(f"{call.name}()")
         method = self.objects.attribute(owner, call.gives.method)
@@ -312,6 +312,6 @@ def _optimizer_in(value: Value) -> Thing | None:
 
 
 def unwrapped(given: list[Value]) -> Value:
-    """What a wrapper gives back: each object it was handed, or the one."""
+    """What a wrapper returns: each object it was handed, or the one."""
     given = [value for value in given if not isinstance(value, Lit)]
     return given[0] if len(given) == 1 else Many(tuple(given))

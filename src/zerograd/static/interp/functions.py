@@ -78,7 +78,7 @@ class Activations:
         tests: Mapping[str, Expr] = MappingProxyType({}),
         statements: list[ast.stmt] | None = None,
     ) -> Value:
-        """Interprets a function's body in a frame of its own; gives back what it returns.
+        """Interprets a function's body in a new frame; the value is that of the function.
 
         `tests` are the arguments that are tests themselves: `update=(i + 1) % n == 0`. `statements` are the body,
         if not as it is written.
@@ -123,7 +123,7 @@ class Activations:
                 self.emitter.add(Set(frame.answer, Const(None)))  # where it comes to its end
             body = self.evaluator.collect(node.body if statements is None else statements)
             self.emitter.add(Block(body, Return(call)))
-            # A factory may give back an optimizer or its scheduler: what is stepped is the optimizer.
+            # A factory may return an optimizer or its scheduler: what is stepped is the optimizer.
             made = [one for one in frame.returns if _is_optimizer(one)]
             return join(made or frame.returns) if frame.returns else Lit(None)
         finally:
@@ -133,7 +133,7 @@ class Activations:
             self.answer = frame.answer
 
     def returned(self, fn: Fn, owner: Thing) -> Value:
-        """What a method gives back, without its effects."""
+        """What a method returns, without its effects."""
         return self._look_into(fn, owner)[0]
 
     def effects_of(self, fn: Fn, owner: Thing) -> Flow:
@@ -429,7 +429,7 @@ class Functions:
         return by_name or self.graph.steps_through(called, held)
 
     def result(self, fn: Fn, node: ast.Call, arguments: list[Value]) -> Value:
-        """What a function of the project gives back, without its effects."""
+        """What a function of the project returns, without its effects."""
         before = self.emitter.silence()
         try:
             return self.call(fn, node, arguments, force=True)
@@ -483,7 +483,7 @@ class Functions:
         return values, aliases, tests
 
     def _held(self, fn: Fn) -> Thing | Many | None:
-        """The object that a method gives back, or all of them, if it only looks it up: `return self.optimizer`."""
+        """The object that a method returns, or all of them, if it only looks it up: `return self.optimizer`."""
         facts = fn.module.facts[fn.node]
         if not isinstance(fn.owner, Thing) or not fn.node.args.args or not facts.returns:
             return None
@@ -560,7 +560,7 @@ def _is_optimizer(value: Value) -> bool:
 
 
 def _answers(returns: list[ast.expr]) -> bool:
-    """Whether a function gives back True on one path and False or a test on another."""
+    """Whether a function returns True on one path and False or a test on another."""
     said = {one.value for one in returns if isinstance(one, ast.Constant)}
     tests = [one for one in returns if isinstance(one, (ast.Compare, ast.BoolOp))]
     others = any(not isinstance(one, (ast.Constant, ast.Compare, ast.BoolOp)) for one in returns)

@@ -32,7 +32,7 @@ from zerograd.static.read.values import Fn, Klass
 
 @dataclass(eq=False)
 class Program:
-    """A file and what it imports; what its interpreters have found out is known to all of them."""
+    """A file and what it imports, with what all its interpreters have found out."""
 
     project: Project
     module: Module

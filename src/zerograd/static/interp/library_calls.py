@@ -46,7 +46,7 @@ class BuiltinCalls:
     parameters: ParameterCalls
 
     def call(self, node: ast.Call, name: str) -> Value | None:
-        """What a call of one of these gives back; None if it is none of them."""
+        """The value of a call of one of these; None for any other call."""
         handler = _BUILTINS.get(last_name(name))
         return handler(self, node, name) if handler is not None else None
 

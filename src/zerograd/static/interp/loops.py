@@ -190,7 +190,7 @@ class Loops:
         return None
 
     def elements(self, node: ast.expr) -> Value | None:
-        """What `zip` of several collections gives, of which one holds optimizers."""
+        """The items of `zip` of several collections, one of which holds optimizers."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             return None
         if node.func.id == "enumerate" and node.args:
@@ -305,7 +305,7 @@ class Loops:
                 yield from self.bind_columns(part, column, self.evaluator.peek(column))
 
     def bind_data(self, target: ast.expr, value: Value = NOTHING) -> Iterator[Variable]:
-        """Gives the targets of a loop values of which nothing is known but that they are data.
+        """Gives the targets of a loop unknown values that are data.
 
         What a module computes are tensors. Others may hold what a collection was made from:
         `for task in tasks_of(model)`.

@@ -400,7 +400,7 @@ class Objects:
         values = [value for value in values if value != Thing(owner.key.attribute(attr))] or values
         if all(value in (Many(()), KnownDict(())) for value in values):
             return Thing(owner.key.attribute(attr))  # it is filled later
-        # What a wrapper gives back is known less well than what it was handed.
+        # Less is known about the result of a wrapper than about what it was handed.
         ranked = sorted(values, key=_unknown)
         key = owner.key.attribute(attr)
         if isinstance(ranked[0], Tensor):

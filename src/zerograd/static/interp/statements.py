@@ -221,9 +221,9 @@ class Statements:
         self.mode.unguarded = unguarded if present else False
 
     def merge(self, other: dict[str, Value], other_leaves: bool, this_leaves: bool) -> set[Key]:
-        """Joins the variables of two arms, of which one that leaves does not count.
+        """Joins the variables of two arms; an arm that leaves does not count.
 
-        Gives back the keys of optimizers that are one or another object from here on.
+        Returns the keys of optimizers that are one or another object from here on.
         """
         if other_leaves:
             return set()

@@ -123,7 +123,7 @@ class StepCalls:
         if isinstance(closure, Fn):
             self.functions.call(closure, node, [], force=True)
             if owner.key not in self.known.of_torch:
-                # It may run the backward of what the closure gives back, or compute gradients in its own way.
+                # It may run the backward of what the closure returns, or compute gradients in its own way.
                 self.effects.note_unseen(node, [closure], "step")
             self.effects.step(node, owner.key)
             if not owner.made and owner.params is None:
@@ -132,7 +132,7 @@ class StepCalls:
         elif closure is None or closure == Lit(None):
             self.effects.step(node, owner.key)
             if any(one.arg not in ("closure", *_CLEARS_AFTER) for one in node.keywords):
-                # No optimizer of torch takes it: nobody sees what else this one's step does.
+                # No optimizer of torch takes it: what else this one's step does is not seen.
                 self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         else:
             if self._gets_no_loss(node, arguments):

@@ -125,9 +125,9 @@ def _after(around: ast.AST, line: int) -> set[ast.AST]:
 
 
 def _silent_closure(step: ast.Call, module: Module | None) -> ast.AST | None:
-    """What the closure of a step gives back, if it is a function of the file that may run no backward.
+    """What the closure of a step returns, if it is a function of the file that may run no backward.
 
-    An optimizer of an unseen class may run the backward of what the closure gives back itself.
+    An optimizer of an unseen class may run the backward of what the closure returns itself.
     """
     given = step.args[0] if len(step.args) == 1 and not step.keywords else None
     owner, _, name = text_of(step.func).rpartition(".")
@@ -296,7 +296,7 @@ def _functions(module: Module, name: str) -> list[Function]:
 
 
 def _gives_loss(node: ast.expr, module: Module | None) -> bool:
-    """Whether an unused value is a loss that a function of the file computes, and only gives back."""
+    """Whether an unused value is a loss that a function of the file computes, and only returns."""
     if module is None or not isinstance(node, ast.Call):
         return False
     owner, _, name = text_of(node.func).rpartition(".")

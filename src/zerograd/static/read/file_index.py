@@ -35,7 +35,7 @@ class GradientCall(NamedTuple):
 
 @dataclass(eq=False)
 class Facts:
-    """What one function does, its inner functions included where that is said."""
+    """What one function does. Some fields include its inner functions, and say so."""
 
     mentions: bool = False
     """It mentions gradients, itself or in an inner function."""
@@ -244,7 +244,7 @@ class _Inner(NamedTuple):
 
 
 def _read_body(file: FileFacts, root: ast.AST, own: Facts) -> list[_Inner]:
-    """Notes the facts of one function; the functions inside it are not read, but given back."""
+    """Notes the facts of one function; the functions inside it are not read, but returned."""
     inner = []
     todo = [root]
     while todo:

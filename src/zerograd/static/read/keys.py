@@ -45,7 +45,7 @@ class KeyTag:
 ANY_ITEM = KeyTag("[*]")
 """Any item of a collection."""
 CALLED = KeyTag("[?]")
-"""What a call gives back that cannot be seen: another object each time, perhaps."""
+"""The result of an unseen call: perhaps another object each time."""
 BY_HAND = KeyTag("by hand:")
 """First part: what the code steps by hand, without an optimizer."""
 
@@ -98,7 +98,7 @@ class Key(tuple[KeyPart, ...]):
         return None
 
     def called(self) -> Key:
-        """What a call of this gives back."""
+        """The result of a call of this."""
         return Key((*self, CALLED))
 
     def by_hand(self) -> Key:
@@ -107,7 +107,7 @@ class Key(tuple[KeyPart, ...]):
 
     @property
     def is_called(self) -> bool:
-        """Whether it is what an unseen call gives back."""
+        """Whether it is the result of an unseen call."""
         return self[-1] is CALLED
 
     @property
@@ -197,4 +197,4 @@ def made(line: int, column: int, call: int = 0) -> Key:
 SELF = local("self")
 """The object whose method is the root of what is read."""
 RESULT = Key((KeyTag("@result"),))
-"""Something computed, of which nobody holds the gradients."""
+"""Something computed: its gradients are not kept."""

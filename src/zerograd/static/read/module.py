@@ -96,7 +96,7 @@ class Module:
 
     @cached_property
     def in_parts(self) -> frozenset[str]:
-        """The objects of which several parts give their parameters: `net.one.parameters()`, `net.two.parameters()`."""
+        """The objects whose parts' parameters are taken separately: `net.one.parameters()`, `net.two.parameters()`."""
         given = (text for text, called in self.methods.items() if "parameters" in called)
         owners = Counter(text.rpartition(".")[0] for text in given if "." in text)
         return frozenset(owner for owner, parts in owners.items() if parts > 1)

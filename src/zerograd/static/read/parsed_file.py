@@ -55,7 +55,7 @@ class ParsedFile:
         return tree, file_index.joined(tree, [piece.part for piece in pieces])
 
     def tidy(self) -> None:
-        """Prepare for lines that come or go, while nobody waits."""
+        """Prepare for lines that come or go, while no client waits."""
         for piece in self._pieces:
             if not piece.places:
                 _find_places(piece)

@@ -25,7 +25,7 @@ _HOOK = pattern(
 _CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(", b"unscale_(")
 _GRAD = pattern(rb"\.grad\b")
 _COUNTS = pattern(rb"return\b[^\n#\"']*%[^\n#\"']*[=!]=")
-"""A function gives back a test of a count: `return (i + 1) % self.steps == 0`. It may say when a window closes."""
+"""A function returns a test of a count: `return (i + 1) % self.steps == 0`. It may say when a window closes."""
 
 _NOT_DONE = pattern(
     rb"def\s+\w+|#[^\n]*"

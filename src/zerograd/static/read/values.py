@@ -212,7 +212,7 @@ class Frame:
 
 MOST_TEXT = 200
 NOTHING = Tensor(divided=None, scaled=None)
-"""A value of which nothing is known."""
+"""A value about which nothing is known."""
 
 
 def is_object(value: Value) -> bool:

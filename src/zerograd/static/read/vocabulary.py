@@ -38,7 +38,7 @@ PASS_THROUGH = frozenset(
         "requires_grad_", "share_memory", "xpu", "npu", "compile", "module", "to_device",
     }
 )  # fmt: skip
-"""Methods that give back the object they are called on."""
+"""Methods that return the object they are called on."""
 
 CUT = frozenset(
     {"detach", "item", "numpy", "tolist", "data", "detach_", "shape", "size", "argmax", "device", "dtype"}
@@ -165,7 +165,7 @@ _FUNCTION_NAME = pattern(r"_(?!v\d)[a-z]")
 
 @lru_cache(maxsize=4096)
 def role_of_call(name: str) -> Role:
-    """The role of what a constructor or factory of this dotted name gives back."""
+    """The role of what a constructor or factory of this dotted name returns."""
     last = last_name(name)
     if last in registry.CLASSES and registry.is_its_own(name):
         return registry.CLASSES[last]
