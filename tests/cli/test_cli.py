@@ -139,6 +139,23 @@ def test_a_closed_stream_changes_only_what_is_seen(here: Path, stream: str) -> N
     assert ("ZG101" in done.stdout, done.stderr) == (stream == "2", "")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "--write-baseline", "train.py"],
+        ["check", "--output", "train.py", "."],
+        ["run", "--html", "train.py", "train.py"],
+        ["run", "--record", "train.py", "train.py"],
+    ],
+)
+def test_a_report_replaces_no_source_code(here: Path, words: list[str]) -> None:
+    write(here, {"train.py": FORGOTTEN_ZERO})
+    done = zerograd(*words, cwd=here)
+    assert done.returncode == 2
+    assert "train.py is source code, which a report would replace" in done.stderr
+    assert (here / "train.py").read_text() == FORGOTTEN_ZERO
+
+
 def test_a_full_disk_is_named(here: Path) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     done = in_a_shell("check >/dev/full", here)

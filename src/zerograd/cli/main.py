@@ -20,6 +20,8 @@ from zerograd.cli.options import add_verbosity
 from zerograd.cli.output import COULD_NOT, INTERRUPTED, detail, say, silent
 from zerograd.core.usage_error import UsageError
 
+_WRITTEN = ("output", "html", "record", "write_baseline")
+"""The options that name a file to write."""
 _ABOUT = "Finds gradient-handling bugs in PyTorch training loops: in the code, and while it runs."
 _EXAMPLES = """\
 examples:
@@ -72,6 +74,12 @@ def _run_command(arguments: Sequence[str], strictness: dict[str, str]) -> int:
         parser.print_help(sys.stderr)
         return COULD_NOT
     options.program, options.strictness = program, strictness
+    for option in _WRITTEN:
+        path = vars(options).get(option) or ""
+        if path.endswith((".py", ".ipynb")) and os.path.isfile(path):
+            raise UsageError(
+                f"{path} is source code, which a report would replace; name another file"
+            )
     detail(f"{__version__}, Python {sys.version.split()[0]}, in {os.getcwd()}", options)
     start = time.monotonic()
     code: int = command.run(options)
