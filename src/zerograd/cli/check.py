@@ -100,7 +100,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     fixes.add_argument(
         "--unsafe-fixes",
         action="store_true",
-        help="also apply fixes whose result you should review",
+        help="like --fix, and apply fixes whose result you should review, too",
     )
     fixes.add_argument(
         "--diff", action="store_true", help="show what would change, and change nothing"
@@ -232,6 +232,8 @@ def _explain(report: Report, arguments: argparse.Namespace) -> int:
     if not found:
         for problem in report.errors:
             say(f"{problem.path} {problem.message}")
+        if report.errors and not here:
+            return COULD_NOT
         distance = {where(one.loop.site): abs(one.loop.site.line - wanted.line) for one in here}
         nearest = min(distance, key=distance.__getitem__, default=None)
         there = f"the nearest is at {nearest}" if nearest else f"there is none in {wanted.path}"
