@@ -98,7 +98,7 @@ def test_where_there_is_nothing_to_check_this_is_said(here: Path) -> None:
 
 
 def test_what_is_missing_is_said(here: Path) -> None:
-    assert problem("missing.py") == "no such file or directory"
+    assert problem("missing.py") == "does not exist"
 
 
 def test_a_pipe_is_not_waited_for(here: Path) -> None:

@@ -124,7 +124,7 @@ def test_what_vanishes_meanwhile_is_said(tmp_path: Path) -> None:
     for verdict in workers.check_all(jobs.__getitem__, 9, 2, lambda done, total: None):
         print(verdict.problems[0].message, verdict.lasting)
     """
-    assert set(run(tmp_path, body).splitlines()) == {"no such file or directory False"}
+    assert set(run(tmp_path, body).splitlines()) == {"does not exist False"}
 
 
 def test_an_interrupt_ends_everything_quietly(tmp_path: Path) -> None:

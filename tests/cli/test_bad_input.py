@@ -82,7 +82,7 @@ def test_a_column_counts_characters(here: Path) -> None:
 def test_a_missing_path_is_said(here: Path) -> None:
     done = zerograd("check", "missing.py", "good.py", cwd=here)
     assert done.returncode == 2
-    assert "missing.py  problem  no such file or directory" in done.stdout
+    assert "missing.py  problem  does not exist" in done.stdout
     assert "good.py:7:5  ZG101" in done.stdout
 
 

@@ -21,14 +21,24 @@ from zerograd.cli.commands import COMMANDS
         (["replay", "a.jsonl", "--outptu", "x"], "; did you mean --output?"),
         (["check", "--format", "jsn"], "; did you mean json?"),
         (["explain", "stale-gradent"], "did you mean stale-gradient (ZG101)"),
+        (["--versoin"], "; did you mean --version?"),
+        (["-q", "check"], "unrecognized arguments: -q; options come after the command"),
+        (["train.py"], "unknown command 'train.py'; did you mean zerograd check train.py?"),
     ],
 )
 def test_an_unknown_command_or_option_gets_a_suggestion(
     tmp_path: Path, words: list[str], said: str
 ) -> None:
-    done = zerograd(*words, cwd=tmp_path)
+    done = zerograd(*words, cwd=write(tmp_path, {"train.py": RIGHT}))
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+    assert done.stderr.count("\n") == 1 + ("see zerograd " in done.stderr), "no wall of options"
+
+
+def test_without_a_command_the_help_is_shown(tmp_path: Path) -> None:
+    done = zerograd(cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "examples:\n  zerograd check ." in done.stderr
 
 
 @pytest.mark.parametrize("argument", ["--xyzzy", "--bogus"])

@@ -333,7 +333,7 @@ def test_a_file_that_changed_since_it_was_read_is_left(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
-    with pytest.raises(NotWritten, match="no such file"):
+    with pytest.raises(NotWritten, match="does not exist"):
         exchange(str(tmp_path / "train.py"), b"old\n", b"repaired\n")
     assert names(tmp_path) == []
 
@@ -361,7 +361,7 @@ def test_a_file_that_goes_away_while_others_are_repaired(tmp_path: Path) -> None
     (tmp_path / "train.py").unlink()
     done = zerograd("check", "--fix", "train.py", "other.py", cwd=tmp_path)
     assert done.returncode == 2
-    assert "train.py  problem  no such file or directory" in done.stdout
+    assert "train.py  problem  does not exist" in done.stdout
     assert (tmp_path / "other.py").read_text() == MENDED
 
 

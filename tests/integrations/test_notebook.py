@@ -83,7 +83,8 @@ def executed() -> Executed:
         "report",  # 19
         "report.findings[0]",  # 20
         "report.show()",  # 21
-        "%unload_ext zerograd\n%zerograd status",  # 22
+        f"%%zerograd run\n{RAISES}",  # 22
+        "%unload_ext zerograd\n%zerograd status",  # 23
     )
 
 
@@ -144,13 +145,19 @@ def test_the_user_sees_own_errors_and_output(executed: Executed) -> None:
     assert (error.ename, error.evalue) == ("ValueError", "of the user")
 
 
+def test_an_error_under_the_magic_is_shown_once_with_the_users_lines(executed: Executed) -> None:
+    _, _, error = executed.outputs(22)
+    assert (error.ename, error.evalue) == ("ValueError", "of the user")
+    assert "zerograd/integrations" not in "".join(error.traceback)
+
+
 def test_a_comment_in_a_cell_allows_a_rule(executed: Executed) -> None:
     assert executed.outputs(14) == []
 
 
 def test_an_unknown_argument_of_the_magic_is_named_with_the_way_out(executed: Executed) -> None:
     printed = executed.printed(17)
-    assert "UsageError: %zerograd perhaps is not known" in printed
+    assert "UsageError: %zerograd perhaps is none of these:" in printed
     assert "%zerograd off" in printed
 
 
@@ -164,13 +171,14 @@ def test_reports_and_findings_show_themselves(executed: Executed) -> None:
 
 
 def test_the_page_is_shown_below_the_cell(executed: Executed) -> None:
-    shown = executed.html(21)
+    (page,) = executed.outputs(21)
+    shown = page.data["text/html"]
     assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
     assert "ZG101" in shown
 
 
 def test_unloading_takes_the_magic_away(executed: Executed) -> None:
-    assert "Line magic function `%zerograd` not found" in executed.printed(22)
+    assert "Line magic function `%zerograd` not found" in executed.printed(23)
 
 
 def test_an_earlier_cell_is_context_for_a_later_one() -> None:

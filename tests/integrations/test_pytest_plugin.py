@@ -54,6 +54,7 @@ def test_a_test_that_trains_wrongly_fails_with_file_line_rule_and_help(
         ]
     )
     done.stdout.no_fnmatch_line("*pytest_plugin*")
+    done.stdout.no_fnmatch_line("*Captured log*")
 
 
 def test_right_training_passes_and_is_counted(pytester: pytest.Pytester) -> None:

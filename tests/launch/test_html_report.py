@@ -294,7 +294,7 @@ def test_a_run_without_a_step_is_a_page(here: Path) -> None:
         (["run.jsonl", "--select", ","], "names no rule"),
         (["run.jsonl", "-o", "no/such/file"], "cannot be written"),
         (["run.jsonl", "-o", "empty"], "cannot be written"),
-        ([], "usage: zerograd report"),
+        ([], "arguments are required: RECORDING"),
     ],
 )
 def test_what_cannot_be_shown_is_said(here: Path, words: list[str], said: str) -> None:

@@ -181,7 +181,7 @@ def test_a_program_is_watched_and_keeps_its_exit_code(enabled: Environment, tmp_
 @tiers.long
 @pytest.mark.parametrize(
     ("mode", "program", "code", "times"),
-    [("collect", FORGOTTEN_ZERO, 0, 1), ("raise", FORGOTTEN_ZERO, 1, 2), ("warn", RIGHT, 0, 0)],
+    [("collect", FORGOTTEN_ZERO, 0, 2), ("raise", FORGOTTEN_ZERO, 1, 2), ("warn", RIGHT, 0, 0)],
 )
 def test_the_variable_decides_what_a_finding_does(
     enabled: Environment, tmp_path: Path, mode: str, program: str, code: int, times: int
@@ -190,7 +190,11 @@ def test_the_variable_decides_what_a_finding_does(
     done = enabled.run("train.py", cwd=tmp_path, ZEROGRAD=mode)
     assert done.returncode == code
     assert done.stderr.count("train.py:7:5  ZG101") == times
+    assert done.stderr.count("   help  clear the gradients") == bool(times), (
+        "at once, or at the end"
+    )
     assert ("GradientError" in done.stderr) is (mode == "raise")
+    assert "step_and_clear" not in done.stderr, "the traceback is the user's"
     if not times:
         assert done.stderr == ""
 

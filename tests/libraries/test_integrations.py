@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,8 +171,34 @@ def test_lightning_can_raise_and_leaves_no_watch_open() -> None:
     import zerograd
     from zerograd.integrations.lightning import WatchGradients
 
-    with pytest.raises(zerograd.GradientError, match="ZG101"):
+    with pytest.raises(zerograd.GradientError, match="ZG101") as raised:
         fit(lightning_module(right=False), WatchGradients(on="raise"))
+    assert not shows_us(raised.value)
+
+
+def test_accelerate_can_raise() -> None:
+    from accelerate import Accelerator
+
+    import zerograd
+    from zerograd.integrations.accelerate import watch_gradients
+
+    layer = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
+
+    def train() -> None:
+        with watch_gradients(Accelerator(cpu=True), on="raise"):
+            for _ in range(2):
+                layer(torch.ones(1, 2)).sum().backward()
+                optimizer.step()
+
+    with pytest.raises(zerograd.GradientError, match="ZG101") as raised:
+        train()
+    assert not shows_us(raised.value)
+
+
+def shows_us(error: BaseException) -> bool:
+    """Whether a traceback leads into the code that watches."""
+    return "step_and_clear" in "".join(traceback.format_exception(error))
 
 
 def test_a_fit_that_fails_leaves_no_watch_open() -> None:

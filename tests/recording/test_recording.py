@@ -305,7 +305,7 @@ def test_what_is_no_recording_is_refused(here: Path, content: str | bytes, said:
         (["run.jsonl", "--select", "nonsense"], "unknown rule 'nonsense'"),
         (["run.jsonl", "--select", ","], "names no rule"),
         (["run.jsonl", "--output", "no/such/file"], "cannot be written"),
-        ([], "usage: zerograd replay"),
+        ([], "arguments are required: FILE"),
     ],
 )
 def test_what_cannot_be_replayed_is_said(here: Path, words: list[str], said: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from lsprotocol import types
 from support import tiers
 from support.command import FORGOTTEN_ZERO, environment, zerograd
 from support.editor import Desk
+from support.terminal import Terminal
 
 
 def framed(*messages: object) -> bytes:
@@ -55,6 +57,25 @@ def started(folder: Path, complaints: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         SERVER, stdin=pipe, stdout=pipe, stderr=complaints, cwd=folder, env=variables
     )
+
+
+@pytest.mark.parametrize("command", ["server", "mcp"])
+def test_on_a_terminal_a_server_says_what_it_waits_for_and_ends_with_ctrl_c(
+    command: str, tmp_path: Path
+) -> None:
+    terminal = Terminal(command, cwd=tmp_path)
+    terminal.until(lambda lines: "speaks to it on standard input; Ctrl-C ends it" in lines[0])
+    os.kill(terminal.pid, signal.SIGINT)
+    terminal.until(lambda lines: "interrupted" in " ".join(lines))
+    assert terminal.close() == 130
+
+
+@pytest.mark.parametrize("command", ["server", "mcp"])
+def test_a_server_without_standard_input_says_so(command: str, tmp_path: Path) -> None:
+    words = f"{sys.executable} -m zerograd {command} <&-"
+    done = subprocess.run(words, shell=True, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith(b"speaks to this command on standard input, which is closed\n")
 
 
 def answers(sent: bytes, folder: Path) -> tuple[list[dict[str, Any]], str, int]:

@@ -30,7 +30,11 @@ Done = subprocess.CompletedProcess[str]
 
 def environment(cache: Path, **more: str) -> dict[str, str]:
     """The environment of a user who has nothing to do with the tests."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "FORCE_COLOR", "TERM")
+    }
     return {**kept, "ZEROGRAD_CACHE_DIR": str(cache), "PYTHONUTF8": "1", **more}
 
 

@@ -386,9 +386,9 @@ def _ignores_above(directory: str) -> list[tuple[Patterns, str]]:
 
 def _why_not(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
-        return "no such file or directory"
+        return "does not exist"
     if isinstance(error, PermissionError):
-        return "permission denied; change its mode or exclude it"
+        return "cannot be looked into: permission denied; change its mode or exclude it"
     if isinstance(error, OSError) and error.errno == errno.ELOOP:
         return "is a symbolic link that leads back to itself"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

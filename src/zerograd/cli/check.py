@@ -102,7 +102,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     fixes.add_argument(
         "--unsafe-fixes",
         action="store_true",
-        help="also apply fixes whose result you should review",
+        help="like --fix, and apply fixes whose result you should review, too",
     )
     fixes.add_argument(
         "--diff", action="store_true", help="show what would change, and change nothing"
@@ -231,6 +231,8 @@ def _explain(report: Report, arguments: argparse.Namespace) -> int:
     ] or [one for one in here if one.loop.kind in ("module", "notebook")]
     if not found:
         say_problems(report)
+        if report.errors and not here:
+            return COULD_NOT
         distance = {where(one.loop.site): abs(one.loop.site.line - wanted.line) for one in here}
         nearest = min(distance, key=distance.__getitem__, default=None)
         there = f"the nearest is at {nearest}" if nearest else f"there is none in {wanted.path}"

@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from errno import ENOSPC
 from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
@@ -19,6 +20,8 @@ from zerograd.cli.options import add_verbosity
 from zerograd.cli.output import COULD_NOT, INTERRUPTED, detail, say, silent
 from zerograd.core.usage_error import UsageError
 
+_WRITTEN = ("output", "html", "record", "write_baseline")
+"""The options that name a file to write."""
 _ABOUT = "Finds gradient-handling bugs in PyTorch training loops: in the code, and while it runs."
 _EXAMPLES = """\
 examples:
@@ -50,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ZEROGRAD_TRACEBACK"):
             raise
+        if isinstance(error, OSError) and error.errno == ENOSPC:
+            say("the output cannot be written: no space is left on the device")
+            return COULD_NOT
         say(f"failed ({error!r}); report this as a bug, with ZEROGRAD_TRACEBACK=1 set")
         return COULD_NOT
     return code
@@ -64,8 +70,16 @@ def _run_command(arguments: Sequence[str], strictness: dict[str, str]) -> int:
     options, unknown = parser.parse_known_args(own)
     if unknown:
         parser.asked.refuse(unknown)
-    assert command is not None, "the parser knows the same commands"
+    if command is None:
+        parser.print_help(sys.stderr)
+        return COULD_NOT
     options.program, options.strictness = program, strictness
+    for option in _WRITTEN:
+        path = vars(options).get(option) or ""
+        if path.endswith((".py", ".ipynb")) and os.path.isfile(path):
+            raise UsageError(
+                f"{path} is source code, which a report would replace; name another file"
+            )
     detail(f"{__version__}, Python {sys.version.split()[0]}, in {os.getcwd()}", options)
     start = time.monotonic()
     code: int = command.run(options)
@@ -90,15 +104,21 @@ class _Parser(argparse.ArgumentParser):
             for argument in unknown
             if argument[:1] == "-"
         ]
+        if self._subparsers and not any(hints):
+            hints = ["; options come after the command"]
         self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
 
     def error(self, message: str) -> NoReturn:
         """End with a message; a command or a value that does not exist gets a suggestion."""
         wrong = re.match(r"argument (.*): invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        if wrong:
-            known = list(COMMANDS) if wrong[1] == "COMMAND" else re.findall(r"[\w-]+", wrong[3])
-            message += _similar(wrong[2], known)
-        super().error(message)
+        if wrong and wrong[1] == "COMMAND":
+            path = (
+                f"; did you mean {self.prog} check {wrong[2]}?" if os.path.exists(wrong[2]) else ""
+            )
+            message = f"unknown command '{wrong[2]}'{_similar(wrong[2], list(COMMANDS)) or path}"
+        elif wrong:
+            message += _similar(wrong[2], re.findall(r"[\w-]+", wrong[3]))
+        self.exit(COULD_NOT, f"{self.prog}: error: {message}\nsee {self.prog} --help\n")
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -132,7 +152,7 @@ def _parser(asked: str, command: ModuleType | None) -> _Parser:
     )
     parser.add_argument("--version", action="version", version=f"zerograd {__version__}")
     parser.asked = parser
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, purpose in COMMANDS.items() if not asked else [(asked, COMMANDS[asked])]:
         added = commands.add_parser(name, help=purpose, formatter_class=_Help, allow_abbrev=False)
         if name == asked and command is not None:
@@ -147,6 +167,8 @@ def _forgive() -> dict[str, str]:
     before = {}
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
+        if stream is None:  # it was closed, and nothing else may get its number
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         if hasattr(stream, "reconfigure"):
             before[name] = stream.errors
             stream.reconfigure(errors="backslashreplace")

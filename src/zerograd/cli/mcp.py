@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.output import COULD_NOT, say
+from zerograd.cli.output import COULD_NOT, await_client, say
 
 _EXAMPLES = """\
 examples:
@@ -36,4 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         say(f"the server for agents needs the MCP SDK 2 ({error}): pip install 'zerograd[mcp]'")
         return COULD_NOT
+    await_client("an agent")
     return serve()

@@ -49,7 +49,10 @@ def add_output(group: argparse._ArgumentGroup) -> None:
 def add_color(group: argparse._ActionsContainer) -> None:
     """`--color`."""
     group.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="default: auto, on a terminal; NO_COLOR and FORCE_COLOR are obeyed",
     )
 
 

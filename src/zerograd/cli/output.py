@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from zerograd.core.usage_error import UsageError
 
 if TYPE_CHECKING:
     from zerograd.core.finding import Report
@@ -62,13 +65,17 @@ def wants_color(arguments: argparse.Namespace) -> bool:
     """Whether standard output gets colours."""
     if arguments.color != "auto":
         return bool(arguments.color == "always")
-    if (
-        os.environ.get("NO_COLOR")
-        or os.environ.get("TERM") == "dumb"
-        or vars(arguments).get("output")
-    ):
+    if vars(arguments).get("output"):
         return False
-    return sys.stdout.isatty()
+    asked = color_of_environment()
+    return sys.stdout.isatty() if asked is None else asked
+
+
+def color_of_environment() -> bool | None:
+    """Whether the environment refuses colours or demands them; None if the terminal decides."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
 
 
 def write(text: str, path: str | None) -> bool:
@@ -93,6 +100,23 @@ def write_bytes(data: bytes, path: str | None) -> bool:
         say(f"{path} cannot be written: {error.strerror}")
         return False
     return True
+
+
+def await_client(client: str) -> None:
+    """Prepare to serve a client on standard input: on a terminal say so, and let Ctrl-C end the process.
+
+    A thread reads from the client. It cannot be interrupted, and Python waits for it on exit.
+    """
+    if sys.stdin is None:
+        raise UsageError(f"{client} speaks to this command on standard input, which is closed")
+
+    def end(*_: object) -> None:
+        say("interrupted")
+        os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, end)
+    if sys.stdin.isatty():
+        say(f"{client} starts this command and speaks to it on standard input; Ctrl-C ends it")
 
 
 class Progress:

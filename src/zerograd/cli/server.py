@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from zerograd.cli.options import add_check_rules, rule_options
-from zerograd.cli.output import COULD_NOT, say
+from zerograd.cli.output import COULD_NOT, await_client, say
 
 _EXAMPLES = """\
 examples:
@@ -51,4 +51,5 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         say(f"the language server needs pygls 2 ({error}): pip install 'zerograd[lsp]'")
         return COULD_NOT
+    await_client("an editor")
     return serve(options)

@@ -14,6 +14,7 @@ from typing import Any
 from zerograd.core.finding import Report
 from zerograd.integrations.requirement import require
 from zerograd.integrations.trainer_watch import TrainerWatch
+from zerograd.runtime.tracebacks import tidy
 
 require("accelerate", "0.30")
 _logging: Any = importlib.import_module("accelerate.logging")
@@ -37,7 +38,8 @@ def watch_gradients(
     report = watch.start()
     try:
         yield report
-    except BaseException:
+    except BaseException as error:
+        tidy(error)
         watch.stop(clean=False)
         raise
     watch.stop()

@@ -14,6 +14,7 @@ from typing import Any
 from zerograd.core.finding import Report
 from zerograd.integrations.requirement import first_of
 from zerograd.integrations.trainer_watch import TrainerWatch
+from zerograd.runtime.tracebacks import tidy
 
 _HOMES = {"lightning": "lightning.pytorch", "pytorch-lightning": "pytorch_lightning"}
 _HOME = _HOMES[first_of(dict.fromkeys(_HOMES, "2.0"))]
@@ -51,7 +52,8 @@ class WatchGradients(_Callback):  # type: ignore[misc]  # the library may be mis
         self._watch.stop()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Stop watching, because the fit has failed."""
+        """Stop watching, because the fit has failed; its traceback is the user's."""
+        tidy(exception)
         self._watch.stop(clean=False)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:

@@ -108,17 +108,18 @@ class NotebookWatch:
 
     def cell_magic(self, line: str, cell: str) -> None:
         """`%%zerograd run`."""
+        __tracebackhide__ = True  # IPython shows only the lines of the user
         if line.strip() != "run":
             raise _usage(f"%%zerograd {line.strip()}".strip())
         if self._as_program:
-            self._shell.run_cell(cell).raise_error()
+            self._run_cell(cell).raise_error()
             return
         was_on, steps = self._on, self._watch.steps
         self._begin()
         if not was_on:
             self._check(len(history(self._shell)) - 1, f"%%zerograd run\n{cell}", "")
         try:
-            result = self._shell.run_cell(cell)
+            result = self._run_cell(cell)
         finally:
             steps = self._watch.steps - steps
             if not was_on:
@@ -127,6 +128,14 @@ class NotebookWatch:
         shown = f"watched {counted(steps, 'step')}: {text.summary(report)}"
         self._output.show(report, shown)
         result.raise_error()
+
+    def _run_cell(self, cell: str) -> Any:
+        """Run the cell of a magic. Its exception is not shown: it is when the magic raises it."""
+        self._shell._showtraceback = lambda *_: None  # noqa: SLF001 (there is no public way)
+        try:
+            return self._shell.run_cell(cell)
+        finally:
+            del self._shell._showtraceback  # noqa: SLF001
 
     def _status(self) -> str:
         if self._as_program:
@@ -312,4 +321,4 @@ class _Shown:
 def _usage(said: str) -> Exception:
     from IPython.core.error import UsageError
 
-    return UsageError(f"{said} is not known:\n{USAGE}")
+    return UsageError(f"{said} is none of these:\n{USAGE}")

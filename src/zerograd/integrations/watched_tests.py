@@ -144,6 +144,13 @@ class WatchedTests:
         return report
 
 
+class _TestWatch(Watch):
+    """A watch that logs nothing: pytest would show each finding a second time, below the failure."""
+
+    def _announce(self, finding: Finding) -> None:
+        pass
+
+
 def _watch_of(item: pytest.Item) -> Watch | None:
     """A watch for what the marks of a test do not allow; None if they allow everything."""
     allowed_codes: set[str] = set()
@@ -161,9 +168,9 @@ def _watch_of(item: pytest.Item) -> Watch | None:
             pytest.fail(f"the mark zerograd of this test: {problem}", pytrace=False)
     if not allowed_codes:
         # To choose among the rules takes longer than to begin a watch.
-        return Watch("collect", searches=False, sums_up=False)
+        return _TestWatch("collect", searches=False, sums_up=False)
     codes = {rule.code for rule in RULES} - allowed_codes
-    return Watch("collect", sorted(codes), searches=False, sums_up=False) if codes else None
+    return _TestWatch("collect", sorted(codes), searches=False, sums_up=False) if codes else None
 
 
 def _is_list(value: object) -> bool:

@@ -13,6 +13,7 @@ from zerograd.launch.launch import Ended, Finder, LaunchTarget
 from zerograd.launch.run_session import RunOptions, Session
 from zerograd.processes.child_options import from_parent
 from zerograd.processes.identity import identify
+from zerograd.runtime.tracebacks import tidy
 
 
 def listen() -> Finder | _Nobody:
@@ -50,6 +51,13 @@ def _waiting(options: RunOptions) -> Finder:
     finder = Finder(session)
     sys.meta_path.insert(0, finder)
     atexit.register(_end, session)
+    shows = sys.excepthook
+
+    def shows_without_us(kind: type[BaseException], error: BaseException, trace: object) -> None:
+        tidy(error)
+        shows(kind, error, error.__traceback__)
+
+    sys.excepthook = shows_without_us
     return finder
 
 

@@ -56,11 +56,12 @@ def show(report: Report) -> None:
     """Show the page: below the cell in a notebook, otherwise in the browser."""
     shell = running_shell()
     if getattr(shell, "kernel", None) is not None:
-        from IPython.display import HTML, display
+        from IPython.display import display
 
         inner = escape("".join(html.render(_page(report))), quote=True)
         frame = f'<iframe srcdoc="{inner}" style="width:100%;height:640px;border:0"></iframe>'
-        display(HTML(frame))  # type: ignore[no-untyped-call]
+        bundle = {"text/html": frame, "text/plain": report_text(report)}
+        display(bundle, raw=True)  # type: ignore[no-untyped-call]
         return
     handle, name = tempfile.mkstemp(prefix="zerograd-", suffix=".html")
     os.close(handle)

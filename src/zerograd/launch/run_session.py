@@ -370,6 +370,9 @@ class Session:
         if not self._started and not report.errors and report.watched is None:
             self._console.write(f"zerograd: {name} never imported torch: nothing to watch\n")
             return
+        if self._options.on == "collect":
+            for finding in report.findings:
+                self._console.write(text.block(finding, report, color=self._color))
         self._console.write(text.closing(report, name, color=self._color))
 
     def _hand_out(self, report: Report) -> None:

@@ -153,7 +153,7 @@ def test_a_warning_about_the_users_code_is_not_ours_to_show() -> None:
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match="no such file"):
+    with pytest.raises(Unreadable, match="does not exist"):
         read(tmp_path / "missing.py")
 
 

@@ -44,7 +44,7 @@ def read_bytes(path: str) -> bytes:
 def cannot_read(error: OSError | ValueError) -> str:
     """The message for a path that the system will not give."""
     if isinstance(error, FileNotFoundError):
-        return "no such file or directory"
+        return "does not exist"
     if isinstance(error, PermissionError):
         return "cannot be read: permission denied; change its mode or exclude it"
     if isinstance(error, IsADirectoryError):
