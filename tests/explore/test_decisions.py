@@ -24,12 +24,12 @@ from zerograd.explore.decisions import (
     smallest,
     weight,
 )
-from zerograd.explore.logic import NOTHING, Fact, Known, Name
 
 many = tiers.random(400)
 
 TESTS = "abcd"
 FREE: Decisions = frozenset()
+NOTHING, KNOWS, X_TRUE, X_FALSE = 0, 1, 2, 4
 HERE: Node = Automaton([]).node(START)
 THERE: Node = Automaton([]).node(State(grads=Grads.LIVE))
 
@@ -224,11 +224,6 @@ def test_the_smallest_paths_say_the_same(found: set[Decisions]) -> None:
 # Configurations
 
 
-X_TRUE: tuple[Fact, bool] = (Fact("x", frozenset({Name("x")})), True)
-X_FALSE: tuple[Fact, bool] = (X_TRUE[0], False)
-KNOWS: Known = frozenset({(Name("n"), 2)})
-
-
 def test_merging_keeps_states_and_what_is_known_apart() -> None:
     into: Configurations = {(HERE, NOTHING): paths("a")}
     merge(into, {(HERE, NOTHING): paths("b"), (THERE, NOTHING): paths("c"), (HERE, KNOWS): {FREE}})
@@ -240,19 +235,19 @@ def test_merging_keeps_states_and_what_is_known_apart() -> None:
 
 
 def test_the_outcome_of_a_test_is_forgotten_where_both_arms_end_in_one_state() -> None:
-    then: Configurations = {(HERE, KNOWS | {X_TRUE}): paths("x")}
-    orelse: Configurations = {(HERE, KNOWS | {X_FALSE}): paths("!x")}
-    out = join(then, frozenset({X_TRUE}), orelse, frozenset({X_FALSE}))
+    then: Configurations = {(HERE, KNOWS | X_TRUE): paths("x")}
+    orelse: Configurations = {(HERE, KNOWS | X_FALSE): paths("!x")}
+    out = join(then, X_TRUE, orelse, X_FALSE)
     assert out == {(HERE, KNOWS): {FREE}}
 
 
 def test_the_outcome_of_a_test_is_known_where_the_arms_end_in_different_states() -> None:
-    then: Configurations = {(HERE, frozenset({X_TRUE})): paths("x")}
-    orelse: Configurations = {(THERE, frozenset({X_FALSE})): paths("!x")}
-    out = join(then, frozenset({X_TRUE}), orelse, frozenset({X_FALSE}))
+    then: Configurations = {(HERE, X_TRUE): paths("x")}
+    orelse: Configurations = {(THERE, X_FALSE): paths("!x")}
+    out = join(then, X_TRUE, orelse, X_FALSE)
     assert out == {**then, **orelse}
 
 
 def test_one_arm_alone_keeps_the_outcome_of_the_test() -> None:
-    then: Configurations = {(HERE, frozenset({X_TRUE})): paths("x")}
-    assert join(then, frozenset({X_TRUE}), {}, frozenset({X_FALSE})) == then
+    then: Configurations = {(HERE, X_TRUE): paths("x")}
+    assert join(then, X_TRUE, {}, X_FALSE) == then

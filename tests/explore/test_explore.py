@@ -413,7 +413,7 @@ def test_arms_cancel_under_another_decision_too() -> None:
 
 def test_a_test_that_cancels_late_reaches_those_who_wait_for_news() -> None:
     known: paths_module.Configurations = {}
-    key = (Automaton(RULES).node(), logic.NOTHING)
+    key = (Automaton(RULES).node(), 0)
     first, second = (
         frozenset({Decision("y", True), Decision("x", True)}),
         frozenset({Decision("y", True), Decision("x", False)}),

@@ -11,7 +11,6 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from zerograd.core.automaton import Node
-from zerograd.explore.logic import Known
 
 MOST_DECISIONS = 3
 """The greatest weight of a path that is followed, without what decides whether a loop runs at all."""
@@ -40,8 +39,8 @@ class Decision(NamedTuple):
 
 
 Decisions = frozenset[Decision]
-Configuration = tuple[Node, Known]
-"""A state, as the exploration has interned it, and what is known."""
+Configuration = tuple[Node, int]
+"""A state, as the exploration has interned it, and what is known, as `Knowledge` has numbered it."""
 Configurations = dict[Configuration, set[Decisions]]
 _FREE: Decisions = frozenset()
 
@@ -144,16 +143,16 @@ def opposite(decision: Decision) -> Decision:
 
 def join(
     then: Configurations,
-    learned_then: Known,
+    learned_then: int,
     orelse: Configurations,
-    learned_else: Known,
+    learned_else: int,
 ) -> Configurations:
     """Merges two arms; where both end in the same state, the test is forgotten."""
     out: Configurations = {}
     arms = ((then, learned_then), (orelse, learned_else))
-    bare = [{(state, known - learned) for state, known in arm} for arm, learned in arms]
+    bare = [{(state, known & ~learned) for state, known in arm} for arm, learned in arms]
     for (arm, learned), other in zip(arms, reversed(bare), strict=True):
         for (state, known), paths in arm.items():
-            key = (state, known - learned)
+            key = (state, known & ~learned)
             add(out, key if key in other else (state, known), paths)
     return out
