@@ -21,10 +21,13 @@ from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.counters import first_and_later
 from zerograd.explore.decisions import (
+    FREE,
     MOST_DECISIONS,
     Configurations,
     Decision,
     Decisions,
+    Numbering,
+    Path,
     add,
     decide,
     join,
@@ -74,7 +77,7 @@ MOST_DEEPER = 4_000
 ROUNDS = 60
 
 
-class Question(NamedTuple):
+class OpenTest(NamedTuple):
     """What is left of a test under what is known."""
 
     rest: Expr
@@ -82,6 +85,8 @@ class Question(NamedTuple):
     """The facts that follow if it is true, and if it is false."""
     decisions: tuple[Decision | None, Decision | None]
     """The decisions that take a path into the two arms; None where it needs none."""
+    bits: tuple[Path, Path]
+    """The same as they are numbered."""
 
 
 class Terrain:
@@ -93,7 +98,8 @@ class Terrain:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.knowledge = Knowledge()
-        self.answers: dict[tuple[int, bool], dict[int, bool | Question]] = {}
+        self.numbering = Numbering()
+        self.answers: dict[tuple[int, bool], dict[int, bool | OpenTest]] = {}
         """By the identity of a branch, and whether guards are executed: how its test comes out."""
         self.given: dict[tuple[int, bool], dict[int, int]] = {}
         """By the identity of an assignment, likewise: what is known of the variable."""
@@ -116,7 +122,7 @@ class Terrain:
             keys = self._keys[id(part)] = read_by(part)
         return self.knowledge.of(keys)
 
-    def answer(self, alt: Alt, known: int, executed: bool) -> bool | Question:
+    def answer(self, alt: Alt, known: int, executed: bool) -> bool | OpenTest:
         """How a test comes out under what is known, or what is left of it to decide."""
         values = self.knowledge.values(known)
         truth = logic.truth_of(alt.test, values)
@@ -134,7 +140,10 @@ class Terrain:
             else None
             for outcome, is_free in zip((True, False), alt.free, strict=True)
         ]
-        return Question(rest, (learns[0], learns[1]), (decisions[0], decisions[1]))
+        bits = [self.numbering.bits([one] if one is not None else ()) for one in decisions]
+        return OpenTest(
+            rest, (learns[0], learns[1]), (decisions[0], decisions[1]), (bits[0], bits[1])
+        )
 
     def value(self, flow: Set, known: int, executed: bool) -> int:
         """What is known of a variable once it has its value."""
@@ -221,12 +230,14 @@ class _Exploration:
     """How many configurations may still be gone through."""
     most: int = MOST_DECISIONS
     """The greatest weight of a path that is followed."""
-    found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
+    found: dict[tuple[Rule, Violation], set[Path]] = field(default_factory=dict)
     jumps: dict[Label, Configurations] = field(default_factory=dict)
     watchers: list[Configurations] = field(default_factory=list)
     asked: dict[Decision, dict[int, tuple[Alt, bool]]] = field(default_factory=dict)
     """By decision: the branches that it was taken at, by identity, and whether their test is invariant."""
-    outer: set[Decision] = field(default_factory=set)
+    noted: set[int] = field(default_factory=set)
+    """The identities of the open tests whose decisions are among them."""
+    outer: Path = FREE
     """The decisions outside of all loops on whether a loop runs at all."""
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By loop: what is known of its counter in the first iteration, and in all others."""
@@ -331,13 +342,12 @@ class _Exploration:
             if isinstance(answer, bool):
                 add(arms[not answer], (state, known), paths)
                 continue
+            if id(answer) not in self.noted:
+                self.note(alt, answer)
             for index, arm in enumerate(arms):
-                facts, decision = answer.learns[index], answer.decisions[index]
+                facts, decision = answer.learns[index], answer.bits[index]
                 learned[index] |= facts
-                decided: Iterable[Decisions] = paths
-                if decision is not None:
-                    self.note(alt, answer.rest, decision.unweighted)
-                    decided = decide(paths, decision, self.outer, self.most)
+                decided = decide(paths, decision, self.outer, self.most) if decision else paths
                 if decided:
                     add(arm, (state, known | facts), decided)
                 else:
@@ -345,13 +355,14 @@ class _Exploration:
         then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
         return join(then, learned[0], orelse, learned[1])
 
-    def note(self, alt: Alt, test: Expr, decision: Decision) -> None:
-        """Remembers where a decision is taken."""
-        at = self.asked.setdefault(decision, {})
-        if id(alt) not in at:
-            at[id(alt)] = alt, logic.stable(test) and not logic.reads(test) & alt.changing
+    def note(self, alt: Alt, test: OpenTest) -> None:
+        """Remembers where decisions are taken."""
+        self.noted.add(id(test))
+        invariant = logic.stable(test.rest) and not logic.reads(test.rest) & alt.changing
+        for decision in filter(None, test.decisions):
+            self.asked.setdefault(decision.unweighted, {}).setdefault(id(alt), (alt, invariant))
             if self.terrain.enclosures.decides_about_loops(alt, decision.outcome):
-                self.outer.add(decision)
+                self.outer |= self.terrain.numbering.bits([decision.unweighted])
 
     def outcomes(self) -> list[Outcome]:
         """The violations, each with the decisions that count against it."""
@@ -370,8 +381,9 @@ class _Exploration:
             for part in walk(arm)
         )
 
-    def counted(self, violation: Violation, paths: set[Decisions]) -> set[Decisions]:
+    def counted(self, violation: Violation, found: set[Path]) -> set[Decisions]:
         """The paths without decisions that are only about whether the wrong code runs at all."""
+        paths = set(map(self.terrain.numbering.decisions, found))
         reported = frozenset(site for site in (violation.site, violation.step) if site is not None)
         cited = reported.union(note.site for note in violation.notes)
         around = self.terrain.enclosures.around
@@ -566,7 +578,9 @@ class _Exploration:
             out = self.run(flow.body, entry)
         out = self.run(flow.orelse, out)
         # An exception between two calls is rarer than either arm of a branch.
-        thrown = Decision(f"an exception in line {flow.site.line}", True, weight=2)
+        thrown = self.terrain.numbering.bits(
+            [Decision(f"an exception in line {flow.site.line}", True, weight=2)]
+        )
         failed: Configurations = {}
         for key, paths in seen.items():
             decided = decide(paths, thrown, most=self.most)
@@ -604,7 +618,7 @@ def explore(
         for most in DEEPER:
             left = budget if search is None else min(budget - spent, MOST_DEEPER)
             deeper = _Exploration(automaton, executed, terrain, window, constants, left, most)
-            deeper.run(flow, {(first, known): {frozenset()}})
+            deeper.run(flow, {(first, known): {FREE}})
             spent += left - deeper.budget
             if search is not None and deeper.cut:
                 break
