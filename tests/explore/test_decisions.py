@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 
 import pytest
@@ -12,10 +13,13 @@ from support import tiers
 from zerograd.core.automaton import Automaton, Node
 from zerograd.core.lifecycle import START, Grads, State
 from zerograd.explore.decisions import (
+    FREE,
     MOST_DECISIONS,
     Configurations,
     Decision,
     Decisions,
+    Numbering,
+    Path,
     add,
     decide,
     join,
@@ -24,17 +28,17 @@ from zerograd.explore.decisions import (
     smallest,
     weight,
 )
-from zerograd.explore.logic import NOTHING, Fact, Known, Name
 
 many = tiers.random(400)
 
 TESTS = "abcd"
-FREE: Decisions = frozenset()
+NUMBERING = Numbering()
+NOTHING, KNOWS, X_TRUE, X_FALSE = 0, 1, 2, 4
 HERE: Node = Automaton([]).node(START)
 THERE: Node = Automaton([]).node(State(grads=Grads.LIVE))
 
 
-def path(text: str) -> Decisions:
+def taken(text: str) -> Decisions:
     """`a !b` is the path on which a was true and b false; `b2` weighs two."""
     found = set()
     for part in text.split():
@@ -43,8 +47,18 @@ def path(text: str) -> Decisions:
     return frozenset(found)
 
 
-def paths(*texts: str) -> set[Decisions]:
-    return {path(text) for text in texts}
+def paths(*texts: str) -> set[Path]:
+    return numbered({taken(text) for text in texts})
+
+
+def numbered(found: Iterable[Decisions]) -> set[Path]:
+    return set(map(NUMBERING.bits, found))
+
+
+def decided(before: set[Path], *decisions: Decision) -> set[Path]:
+    for one in decisions:
+        before = decide(before, NUMBERING.bits([one]))
+    return before
 
 
 plain = st.builds(Decision, st.sampled_from(TESTS), st.booleans())
@@ -53,7 +67,7 @@ some_paths = st.sets(st.frozensets(plain, max_size=3), min_size=1, max_size=8)
 weighted_paths = st.sets(st.frozensets(weighted, max_size=3), min_size=1, max_size=8)
 
 
-def leads_here(found: set[Decisions] | list[Decisions], outcomes: dict[str, bool]) -> bool:
+def leads_here(found: Iterable[Decisions], outcomes: dict[str, bool]) -> bool:
     """Whether a run in which the tests come out so goes along one of the paths."""
     return any(all(outcomes[d.test] is d.outcome for d in one) for one in found)
 
@@ -103,40 +117,52 @@ def test_without_their_weight_two_decisions_about_a_test_are_the_same(decision: 
     ("text", "weighs"), [("", 0), ("a", 1), ("a !b", 2), ("a2", 2), ("a2 b", 3)]
 )
 def test_the_weights_of_a_path_add_up(text: str, weighs: int) -> None:
-    assert weight(path(text)) == weighs
+    assert weight(taken(text)) == weighs
+    assert NUMBERING.bits(taken(text)).bit_count() == weighs
+
+
+@many
+@given(st.frozensets(weighted, max_size=3))
+def test_a_number_says_which_decisions_it_has_each_with_its_greatest_weight(one: Decisions) -> None:
+    heaviest = {
+        decision
+        for decision in one
+        if decision.weight == 2 or decision._replace(weight=2) not in one
+    }
+    assert NUMBERING.decisions(NUMBERING.bits(one)) == heaviest
 
 
 # One more decision
 
 
 def test_a_path_takes_one_more_decision() -> None:
-    assert decide(paths("", "a"), Decision("b", False)) == paths("!b", "a !b")
+    assert decided(paths("", "a"), Decision("b", False)) == paths("!b", "a !b")
 
 
 def test_a_path_that_would_weigh_too_much_is_given_up() -> None:
     full = paths("a b c", "a b2", "a")
-    assert decide(full, Decision("d", True)) == paths("a d")
-    assert decide(paths("a b"), Decision("c", True, weight=2)) == set()
+    assert decided(full, Decision("d", True)) == paths("a d")
+    assert decided(paths("a b"), Decision("c", True, weight=2)) == set()
 
 
 def test_the_same_decision_counts_once() -> None:
-    assert decide(paths("a b c"), Decision("a", True)) == paths("a b c")
+    assert decided(paths("a b c"), Decision("a", True)) == paths("a b c")
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1), (2, 2)])
 def test_the_same_decision_counts_as_its_heaviest(first: int, second: int) -> None:
-    (once,) = decide({FREE}, Decision("a", False, first))
-    assert decide({once}, Decision("a", False, second)) == paths("!a2")
+    (once,) = decided({FREE}, Decision("a", False, first))
+    assert decided({once}, Decision("a", False, second)) == paths("!a2")
 
 
 def test_both_outcomes_of_a_test_that_changes_are_two_decisions() -> None:
-    assert decide(paths("a"), Decision("a", False)) == paths("a !a")
+    assert decided(paths("a"), Decision("a", False)) == paths("a !a")
 
 
 def test_the_same_text_in_another_scope_is_another_decision() -> None:
     here, there = Decision("ready(p)", True, scope=(3,)), Decision("ready(p)", True, scope=(5,))
-    (both,) = decide(decide({FREE}, here), there)
-    assert weight(both) == 2
+    (both,) = decided({FREE}, here, there)
+    assert both.bit_count() == 2
 
 
 @many
@@ -144,7 +170,7 @@ def test_the_same_text_in_another_scope_is_another_decision() -> None:
 def test_every_decided_path_contains_the_decision_and_is_light_enough(
     before: set[Decisions], decision: Decision
 ) -> None:
-    for one in decide(before, decision):
+    for one in map(NUMBERING.decisions, decided(numbered(before), decision)):
         assert weight(one) <= MOST_DECISIONS
         assert decision.unweighted in {other.unweighted for other in one}
 
@@ -152,7 +178,7 @@ def test_every_decided_path_contains_the_decision_and_is_light_enough(
 # Paths to one configuration
 
 
-def added(*steps: set[Decisions]) -> set[Decisions]:
+def added(*steps: set[Path]) -> set[Path]:
     """The paths that are left when these are added one after the other."""
     into: Configurations = {}
     for step in steps:
@@ -186,7 +212,7 @@ def test_only_new_paths_are_given_back() -> None:
     assert add(into, key, paths("a b")) == paths("a b")
     assert add(into, key, paths("a b", "a b c")) == set()
     assert add(into, key, paths("a !b")) == paths("a")
-    assert add(into, key, [FREE]) == {FREE}
+    assert add(into, key, {FREE}) == {FREE}
     assert add(into, key, paths("d")) == set()
 
 
@@ -195,7 +221,8 @@ def test_only_new_paths_are_given_back() -> None:
 def test_the_kept_paths_lead_here_in_the_same_runs_as_all_of_them(
     steps: list[set[Decisions]],
 ) -> None:
-    kept, whole = added(*steps), set().union(*steps)
+    kept = set(map(NUMBERING.decisions, added(*map(numbered, steps))))
+    whole = set().union(*steps)
     for outcomes in runs():
         assert leads_here(kept, outcomes) is leads_here(whole, outcomes)
 
@@ -224,11 +251,6 @@ def test_the_smallest_paths_say_the_same(found: set[Decisions]) -> None:
 # Configurations
 
 
-X_TRUE: tuple[Fact, bool] = (Fact("x", frozenset({Name("x")})), True)
-X_FALSE: tuple[Fact, bool] = (X_TRUE[0], False)
-KNOWS: Known = frozenset({(Name("n"), 2)})
-
-
 def test_merging_keeps_states_and_what_is_known_apart() -> None:
     into: Configurations = {(HERE, NOTHING): paths("a")}
     merge(into, {(HERE, NOTHING): paths("b"), (THERE, NOTHING): paths("c"), (HERE, KNOWS): {FREE}})
@@ -240,19 +262,19 @@ def test_merging_keeps_states_and_what_is_known_apart() -> None:
 
 
 def test_the_outcome_of_a_test_is_forgotten_where_both_arms_end_in_one_state() -> None:
-    then: Configurations = {(HERE, KNOWS | {X_TRUE}): paths("x")}
-    orelse: Configurations = {(HERE, KNOWS | {X_FALSE}): paths("!x")}
-    out = join(then, frozenset({X_TRUE}), orelse, frozenset({X_FALSE}))
+    then: Configurations = {(HERE, KNOWS | X_TRUE): paths("x")}
+    orelse: Configurations = {(HERE, KNOWS | X_FALSE): paths("!x")}
+    out = join(then, X_TRUE, orelse, X_FALSE)
     assert out == {(HERE, KNOWS): {FREE}}
 
 
 def test_the_outcome_of_a_test_is_known_where_the_arms_end_in_different_states() -> None:
-    then: Configurations = {(HERE, frozenset({X_TRUE})): paths("x")}
-    orelse: Configurations = {(THERE, frozenset({X_FALSE})): paths("!x")}
-    out = join(then, frozenset({X_TRUE}), orelse, frozenset({X_FALSE}))
+    then: Configurations = {(HERE, X_TRUE): paths("x")}
+    orelse: Configurations = {(THERE, X_FALSE): paths("!x")}
+    out = join(then, X_TRUE, orelse, X_FALSE)
     assert out == {**then, **orelse}
 
 
 def test_one_arm_alone_keeps_the_outcome_of_the_test() -> None:
-    then: Configurations = {(HERE, frozenset({X_TRUE})): paths("x")}
-    assert join(then, frozenset({X_TRUE}), {}, frozenset({X_FALSE})) == then
+    then: Configurations = {(HERE, X_TRUE): paths("x")}
+    assert join(then, X_TRUE, {}, X_FALSE) == then

@@ -413,14 +413,15 @@ def test_arms_cancel_under_another_decision_too() -> None:
 
 def test_a_test_that_cancels_late_reaches_those_who_wait_for_news() -> None:
     known: paths_module.Configurations = {}
-    key = (Automaton(RULES).node(), logic.NOTHING)
+    key = (Automaton(RULES).node(), 0)
+    bits = paths_module.Numbering().bits
     first, second = (
-        frozenset({Decision("y", True), Decision("x", True)}),
-        frozenset({Decision("y", True), Decision("x", False)}),
+        bits([Decision("y", True), Decision("x", True)]),
+        bits([Decision("y", True), Decision("x", False)]),
     )
-    assert paths_module.add(known, key, [first]) == {first}
-    assert paths_module.add(known, key, [second]) == {frozenset({Decision("y", True)})}
-    assert paths_module.add(known, key, [first, second]) == set()
+    assert paths_module.add(known, key, {first}) == {first}
+    assert paths_module.add(known, key, {second}) == {bits([Decision("y", True)])}
+    assert paths_module.add(known, key, {first, second}) == set()
 
 
 def test_a_test_agrees_with_itself() -> None:

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from support import tiers
 from support.event_sequences import Choices
 from zerograd.explore import logic
+from zerograd.explore.knowledge import Knowledge
 from zerograd.explore.logic import (
-    NOTHING,
     UNKNOWN,
     Const,
     Count,
     Expr,
     Fact,
-    Known,
     LastIteration,
     Name,
     Op,
@@ -295,14 +294,35 @@ def test_what_equals_a_text_equals_no_other() -> None:
 def test_an_assignment_takes_away_all_that_was_known_through_the_variable(
     expr: Expr, world: World, names: frozenset[str], name: Name
 ) -> None:
-    known: Known = frozenset(world.known(names).items()).union(logic.facts(expr, True))
-    left = logic.assigned(known, name)
-    assert left == {
-        (key, value)
-        for key, value in known
+    known = world.known(names) | dict(logic.facts(expr, True))
+    knowledge = Knowledge()
+    assert knowledge.about([name]) == 0
+    bits = knowledge.bits(known.items())
+    assert knowledge.values(bits) == known
+    assert knowledge.values(bits & ~knowledge.about([name])) == {
+        key: value
+        for key, value in known.items()
         if name not in (key.reads if isinstance(key, Fact) else {key})
     }
-    assert logic.assigned(NOTHING, name) is NOTHING
+
+
+@many
+@given(worlds, some_names)
+def test_the_bits_of_keys_are_those_of_all_their_values_that_were_met(
+    world: World, names: frozenset[str]
+) -> None:
+    known, knowledge = world.known(names), Knowledge()
+    some = frozenset(list(known)[::2])
+    asked_early = knowledge.of(some)
+    bits = knowledge.bits(known.items())
+    assert asked_early == 0
+    assert knowledge.values(bits & knowledge.of(some)) == {key: known[key] for key in some}
+
+
+def test_one_and_true_are_two_values() -> None:
+    knowledge, flag = Knowledge(), Name("flag")
+    assert knowledge.values(knowledge.bit(flag, 1))[flag] is not True
+    assert knowledge.values(knowledge.bit(flag, True))[flag] is True
 
 
 @many

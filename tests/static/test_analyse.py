@@ -168,3 +168,42 @@ def {}(model, loader):
     )
     assert [(finding.code, finding.site.line) for finding in report.findings] == [("ZG101", 5)]
     assert ["was checked only in part" in problem.message for problem in report.errors] == [True]
+
+
+LOOP = """\
+import torch
+
+class Trainer:
+    def __init__(self, one, two):
+        self.one, self.two = one, two
+        self.first = torch.optim.SGD(one.parameters(), lr=0.1)
+        self.second = torch.optim.SGD(two.parameters(), lr=0.1)
+
+    def train(self, loader):
+        for x in loader:
+            self.second.zero_grad()
+            (self.one(x).sum() + self.two(x).sum()).backward()
+            self.first.step()
+            self.second.step()
+"""
+WITHOUT_GRADIENTS = (
+    "            with torch.no_grad(): measure_0(self.one, self.two, x)\n"
+    + "".join(
+        f"def measure_{level}(one, two, x):\n"
+        + f"    measure_{level + 1}(one, two, x)\n" * 30
+        + "    return one(x) + two(x)\n"
+        for level in range(5)
+    )
+)
+IN_THE_MODE_OF_TRAINING = "            self.measure_0(x)\n" + "".join(
+    f"    def measure_{level}(self, x):\n        self.one.train()\n"
+    + f"        self.measure_{level + 1}(x)\n" * 4
+    for level in range(9)
+)
+
+
+@pytest.mark.parametrize("evaluation", [WITHOUT_GRADIENTS, IN_THE_MODE_OF_TRAINING])
+def test_evaluation_does_not_keep_a_loop_from_being_read_to_its_end(evaluation: str) -> None:
+    report = check_text(LOOP + evaluation)
+    assert report.errors == []
+    assert [(one.code, one.site.line) for one in report.findings] == [("ZG101", 12)]

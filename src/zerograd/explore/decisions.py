@@ -7,11 +7,9 @@ contains another is dropped, and so is a test both of whose arms lead to the sam
 from __future__ import annotations
 
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from zerograd.core.automaton import Node
-from zerograd.explore.logic import Known
 
 MOST_DECISIONS = 3
 """The greatest weight of a path that is followed, without what decides whether a loop runs at all."""
@@ -40,60 +38,81 @@ class Decision(NamedTuple):
 
 
 Decisions = frozenset[Decision]
-Configuration = tuple[Node, Known]
-"""A state, as the exploration has interned it, and what is known."""
-Configurations = dict[Configuration, set[Decisions]]
-_FREE: Decisions = frozenset()
+Path = int
+"""Decisions as `Numbering` has numbered them: a bit for one that weighs one, two bits for one that weighs two."""
+Configuration = tuple[Node, int]
+"""A state, as the exploration has interned it, and what is known, as `Knowledge` has numbered it."""
+Configurations = dict[Configuration, set[Path]]
+"""The paths to each configuration. A set of paths may be that of several configurations: it is never changed."""
+FREE: Path = 0
+"""The path without decisions."""
 
 
-def add(into: Configurations, key: Configuration, paths: Iterable[Decisions]) -> set[Decisions]:
+class Numbering:
+    """Gives decisions their bits: four for each test, of which the upper two are for its being false."""
+
+    def __init__(self) -> None:
+        self._tests: dict[tuple[str, tuple[int, ...]], int] = {}
+
+    def bits(self, decisions: Iterable[Decision]) -> Path:
+        """The bits of a path with these decisions; of two that are the same, the heavier one counts."""
+        path = FREE
+        for one in decisions:
+            at = self._tests.setdefault((one.test, one.scope), len(self._tests))
+            path |= (1 if one.weight == 1 else 3) << 4 * at + (0 if one.outcome else 2)
+        return path
+
+    def decisions(self, path: Path) -> Decisions:
+        """The decisions of a path."""
+        return frozenset(
+            Decision(test, outcome, (path >> at & 3).bit_count(), scope)
+            for (test, scope), number in self._tests.items()
+            for outcome, at in ((True, 4 * number), (False, 4 * number + 2))
+            if path >> at & 3
+        )
+
+
+def add(into: Configurations, key: Configuration, paths: set[Path]) -> set[Path]:
     """Adds the paths that are not implied by ones already there; returns those."""
     have = into.get(key)
     if have is None:
-        into[key] = new = set(paths)
-        return new
-    if _FREE in have:
+        into[key] = paths
+        return paths
+    if FREE in have:
         return set()
-    new = {path for path in paths if not any(other <= path for other in have)}
+    new = {path for path in paths if not any(other & path == other for other in have)}
     if not new:
         return new
-    before = set(have)
-    have |= new
-    _reduce(have)
-    return have - before
+    into[key] = _reduced(have | new)
+    return into[key] - have
 
 
-def _reduce(paths: set[Decisions]) -> None:
-    """Keeps the smallest, and drops tests both of whose arms lead here."""
-    if _FREE in paths:
-        paths.clear()
-        paths.add(_FREE)
-        return
-    paths -= {path for path in paths if any(other < path for other in paths)}
-    _cancel(paths)
+def _reduced(paths: set[Path]) -> set[Path]:
+    """The smallest, without tests both of whose arms lead here."""
+    if FREE in paths:
+        return {FREE}
+    return _cancelled(
+        {p for p in paths if not any(other & p == other and other != p for other in paths)}
+    )
 
 
-def _cancel(paths: set[Decisions]) -> None:
+def _cancelled(paths: set[Path]) -> set[Path]:
     """Where both arms of a test lead here, the test does not matter."""
-    changed = True
-    while changed:
-        changed = False
-        for path in list(paths):
-            for decision in path:
-                rest = path - {decision}
-                if rest | {opposite(decision)} in paths:
-                    paths -= {other for other in paths if rest <= other}
-                    paths.add(rest)
-                    changed = True
-                    break
-            if changed:
-                break
+    for path in paths:
+        left = path
+        while left:
+            at = (left & -left).bit_length() - 1 & ~1
+            rest = path & ~(3 << at)
+            if rest | (path >> at & 3) << (at ^ 2) in paths:
+                return _cancelled({rest, *(p for p in paths if rest & p != rest)})
+            left &= ~(3 << at)
+    return paths
 
 
 def smallest(paths: set[Decisions]) -> list[Decisions]:
     """The sets that imply all others, the shortest first."""
-    kept = set(paths)
-    _reduce(kept)
+    numbering = Numbering()
+    kept = map(numbering.decisions, _reduced(set(map(numbering.bits, paths))))
     return sorted(kept, key=lambda path: (weight(path), sorted(path)))
 
 
@@ -104,32 +123,22 @@ def merge(into: Configurations, more: Configurations) -> None:
 
 
 def decide(
-    paths: Iterable[Decisions],
-    decision: Decision,
-    outer: AbstractSet[Decision] = frozenset(),
-    most: int = MOST_DECISIONS,
-) -> set[Decisions]:
+    paths: Iterable[Path], decision: Path, outer: Path = FREE, most: int = MOST_DECISIONS
+) -> set[Path]:
     """The paths with one more decision; those that would weigh more than `most` are given up.
 
     `outer` are those that decide, outside of all loops, whether a loop runs at all.
     """
-    decided = {_with(path, decision) for path in paths}
+    decided = {path | decision for path in paths}
     return {path for path in decided if _is_light(path, outer, most)}
 
 
-def _is_light(path: Decisions, outer: AbstractSet[Decision], most: int) -> bool:
-    whole = weight(path)
+def _is_light(path: Path, outer: Path, most: int) -> bool:
+    whole = path.bit_count()
     if whole <= most:
         return True
-    return whole <= most + OUTER_DECISIONS and whole - weight(path & outer) <= most
-
-
-def _with(path: Decisions, decision: Decision) -> Decisions:
-    """The path with one more decision; of two that are the same, the heavier one counts."""
-    for other in path:
-        if other.unweighted == decision.unweighted:
-            return path if other.weight >= decision.weight else path - {other} | {decision}
-    return path | {decision}
+    inner = path & ~(outer & ~(path >> 1))  # of those that weigh two, both bits count
+    return whole <= most + OUTER_DECISIONS and inner.bit_count() <= most
 
 
 def weight(path: Decisions) -> int:
@@ -144,16 +153,16 @@ def opposite(decision: Decision) -> Decision:
 
 def join(
     then: Configurations,
-    learned_then: Known,
+    learned_then: int,
     orelse: Configurations,
-    learned_else: Known,
+    learned_else: int,
 ) -> Configurations:
     """Merges two arms; where both end in the same state, the test is forgotten."""
     out: Configurations = {}
     arms = ((then, learned_then), (orelse, learned_else))
-    bare = [{(state, known - learned) for state, known in arm} for arm, learned in arms]
+    bare = [{(state, known & ~learned) for state, known in arm} for arm, learned in arms]
     for (arm, learned), other in zip(arms, reversed(bare), strict=True):
         for (state, known), paths in arm.items():
-            key = (state, known - learned)
+            key = (state, known & ~learned)
             add(out, key if key in other else (state, known), paths)
     return out

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from zerograd.core.events import Backward, End, Enter, Event, Hold, Step, Zero
 from zerograd.core.records import dataclass, field, replace
 from zerograd.explore import logic
 from zerograd.explore.flow import Emit, Loop
-from zerograd.explore.logic import Known, LastIteration
+from zerograd.explore.logic import Fact, LastIteration, Value, Variable
 
 
 @dataclass
@@ -19,27 +20,18 @@ class Executed:
     """How many backward calls the guards mean a window to have."""
     _variants: dict[tuple[int, object], tuple[Event, Event]] = field(default_factory=dict)
     """By the identity of the event in the flow. The event is kept alive: no other one gets its identity."""
-    _known: dict[tuple[Emit, Known], Event] = field(default_factory=dict)
 
-    def event(self, flow: Emit, known: Known) -> Event:
+    def event(self, flow: Emit, values: Mapping[Variable | Fact, Value]) -> Event:
         """The event under what is known."""
         event = flow.event
         if isinstance(event, (Zero, End)):
-            made = self._variants.get((id(event), None))
-            return self._variant(event, None, length=self.length) if made is None else made[1]
-        if not isinstance(event, Step) and flow.divisor is None:
-            return event
-        if (variant := self._known.get((flow, known))) is None:
-            variant = self._known[flow, known] = self._under(flow, known)
-        return variant
-
-    def _under(self, flow: Emit, known: Known) -> Event:
-        event, values = flow.event, dict(known)
+            return self._variant(event, None, length=self.length)
         if isinstance(event, Step):
             last = bool(values.get(LastIteration(event.loop), False))
             return self._variant(event, last, length=self.length, last=last)
+        if flow.divisor is None:
+            return event
         assert isinstance(event, Backward)
-        assert flow.divisor is not None
         value = logic.evaluate(flow.divisor, values)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         divisor = max(int(value), 1) if number else 0  # type: ignore[arg-type]

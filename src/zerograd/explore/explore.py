@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property
+from typing import NamedTuple
 
 from zerograd.core.automaton import UNLIMITED, Automaton
 from zerograd.core.events import Backward, Site, Step
@@ -20,10 +21,13 @@ from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.counters import first_and_later
 from zerograd.explore.decisions import (
+    FREE,
     MOST_DECISIONS,
     Configurations,
     Decision,
     Decisions,
+    Numbering,
+    Path,
     add,
     decide,
     join,
@@ -51,7 +55,8 @@ from zerograd.explore.flow import (
     has_step,
     walk,
 )
-from zerograd.explore.liveness import Keys, Liveness
+from zerograd.explore.knowledge import Keys, Knowledge
+from zerograd.explore.liveness import Liveness, read_by
 from zerograd.explore.logic import (
     Const,
     Expr,
@@ -70,28 +75,87 @@ DEEPER = (MOST_DECISIONS, 2 * MOST_DECISIONS, 4 * MOST_DECISIONS)
 MOST_DEEPER = 4_000
 """How many configurations a search with more decisions may go through: where one helps, it has few."""
 ROUNDS = 60
-Learned = list[tuple[Variable | Fact, Value]]
-Question = tuple[Expr, str, tuple[int, ...], bool | None, tuple[Learned, Learned]]
-"""What is left of a test, its text and scope, its outcome in a healthy run, and the facts that
-follow from either outcome."""
 
 
-@lru_cache(maxsize=4096)
-def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
-    """The outcome of a test under what is known, or the part of it that is left to decide.
+class OpenTest(NamedTuple):
+    """What is left of a test under what is known."""
 
-    The same flow is explored for several groups of rules: to remember the answers saves 2 % of a check of `bench/right`,
-    and 10 % where loops have many tests (fairseq, timm and NVIDIA's examples).
+    rest: Expr
+    learns: tuple[int, int]
+    """The facts that follow if it is true, and if it is false."""
+    decisions: tuple[Decision | None, Decision | None]
+    """The decisions that take a path into the two arms; None where it needs none."""
+    bits: tuple[Path, Path]
+    """The same as they are numbered."""
+
+
+class Terrain:
+    """A flow, and what its explorations find out about its tests and assignments.
+
+    Each group of rules explores it, and each window.
     """
-    values = dict(known)
-    truth = logic.truth_of(alt.test, values)
-    if truth is None and alt.counts and executed:
-        truth = _guard(alt.test, values, alt.counts)
-    if truth is not None:
-        return truth
-    rest = logic.residual(alt.test, values)
-    learns = (logic.facts(rest, True), logic.facts(rest, False))
-    return rest, logic.show(rest), logic.scope(rest), logic.healthy(rest), learns
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.knowledge = Knowledge()
+        self.numbering = Numbering()
+        self.answers: dict[tuple[int, bool], dict[int, bool | OpenTest]] = {}
+        """By the identity of a branch, and whether guards are executed: how its test comes out."""
+        self.given: dict[tuple[int, bool], dict[int, int]] = {}
+        """By the identity of an assignment, likewise: what is known of the variable."""
+        self._keys: dict[int, Keys] = {}
+
+    @cached_property
+    def live(self) -> Liveness:
+        """What the rest of the flow reads, at each of its parts."""
+        return Liveness(self.flow)
+
+    @cached_property
+    def enclosures(self) -> Enclosures:
+        """What its tests enclose."""
+        return Enclosures(self.flow)
+
+    def read_by(self, part: Flow) -> int:
+        """What a part of the flow reads itself."""
+        keys = self._keys.get(id(part))
+        if keys is None:
+            keys = self._keys[id(part)] = read_by(part)
+        return self.knowledge.of(keys)
+
+    def answer(self, alt: Alt, known: int, executed: bool) -> bool | OpenTest:
+        """How a test comes out under what is known, or what is left of it to decide."""
+        values = self.knowledge.values(known)
+        truth = logic.truth_of(alt.test, values)
+        if truth is None and alt.counts and executed:
+            truth = _guard(alt.test, values, alt.counts)
+        if truth is not None:
+            return truth
+        rest = logic.residual(alt.test, values)
+        text, scope, usual = logic.show(rest), logic.scope(rest), logic.healthy(rest)
+        learns = [self.knowledge.bits(logic.facts(rest, outcome)) for outcome in (True, False)]
+        # Leaving out the only clear by a switch is usually meant.
+        decisions = [
+            Decision(text, outcome, 2 if alt.optional and not outcome else 1, scope)
+            if not is_free and usual is not outcome
+            else None
+            for outcome, is_free in zip((True, False), alt.free, strict=True)
+        ]
+        bits = [self.numbering.bits([one] if one is not None else ()) for one in decisions]
+        return OpenTest(
+            rest, (learns[0], learns[1]), (decisions[0], decisions[1]), (bits[0], bits[1])
+        )
+
+    def value(self, flow: Set, known: int, executed: bool) -> int:
+        """What is known of a variable once it has its value."""
+        if flow.value is None:
+            return 0
+        value = logic.evaluate(flow.value, self.knowledge.values(known))
+        # Without executed guards, of numbers only literals are followed: computed ones would never end.
+        computed = not executed and not isinstance(flow.value, Const)
+        followed = isinstance(value, str if computed else (int, float, str))
+        if value is None or isinstance(value, bool) or followed:
+            return self.knowledge.bit(flow.variable, value)  # type: ignore[arg-type]
+        return 0
 
 
 def _guard(test: Expr, values: dict[Variable | Fact, Value], loop: int) -> bool | None:
@@ -99,25 +163,6 @@ def _guard(test: Expr, values: dict[Variable | Fact, Value], loop: int) -> bool 
     if values.get(LastIteration(loop)) and logic.is_open(test, values):
         return True  # its unknown operand probably asks for the last iteration
     return logic.leaning(test, values)
-
-
-@lru_cache(maxsize=4096)
-def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
-    """What is known once a variable has its value; `constants` where guards are executed.
-
-    To remember it saves 3 % of a check of the same repositories.
-    """
-    values = dict(known)
-    value = logic.evaluate(flow.value, values) if flow.value else logic.UNKNOWN
-    after = logic.assigned(known, flow.variable)
-    if constants is not None:
-        after = after | constants
-    # Without executed guards, of numbers only literals are followed: computed ones would never end.
-    computed = constants is None and not isinstance(flow.value, Const)
-    followed = isinstance(value, str if computed else (int, float, str))
-    if value is None or isinstance(value, bool) or followed:
-        after = after | {(flow.variable, value)}  # type: ignore[arg-type]
-    return after
 
 
 @dataclass(frozen=True)
@@ -178,28 +223,33 @@ class _Exploration:
     automaton: Automaton
     executed: Executed | None
     """Where guards are executed: the events as they are then."""
-    live: Liveness
-    enclosures: Enclosures
+    terrain: Terrain
     window: WindowTrial | None
-    constants: Known
+    constants: int
     budget: int
     """How many configurations may still be gone through."""
     most: int = MOST_DECISIONS
     """The greatest weight of a path that is followed."""
-    found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
+    found: dict[tuple[Rule, Violation], set[Path]] = field(default_factory=dict)
     jumps: dict[Label, Configurations] = field(default_factory=dict)
     watchers: list[Configurations] = field(default_factory=list)
     asked: dict[Decision, dict[int, tuple[Alt, bool]]] = field(default_factory=dict)
     """By decision: the branches at which it was taken, by their identity, and whether their test is invariant."""
-    outer: set[Decision] = field(default_factory=set)
+    noted: set[int] = field(default_factory=set)
+    """The identities of the open tests whose decisions are among them."""
+    outer: Path = FREE
     """The decisions outside of all loops on whether a loop runs at all."""
-    counts: dict[int, tuple[Known, Known]] = field(default_factory=dict)
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By loop: what is known of its counter in the first iteration, and in all others."""
-    bare: dict[tuple[int, Known], Known] = field(default_factory=dict)
     given_up: list[Flow] = field(default_factory=list)
     """Arms that some path would have entered with too many decisions."""
     reached: set[int] = field(default_factory=set)
     """The identities of the events that some path has come to."""
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What paths know."""
+        return self.terrain.knowledge
 
     @property
     def cut(self) -> bool:
@@ -225,7 +275,7 @@ class _Exploration:
             for watcher in self.watchers if flow.label == RAISE else ():
                 merge(watcher, entry)
             return {}
-        entry = self.forget(entry, self.live.before[id(flow)])
+        entry = self.forget(entry, self.terrain.live.before[id(flow)])
         if isinstance(flow, Alt):
             return self.branch(flow, entry)
         if isinstance(flow, Loop):
@@ -241,22 +291,22 @@ class _Exploration:
         if len(entry) < 2:
             return entry
         out: Configurations = {}
+        kept, constants = self.knowledge.of(keys), self.constants
         for (state, known), paths in entry.items():
-            mark = (id(keys), known)
-            bare = self.bare.get(mark)
-            if bare is None:
-                bare = frozenset(item for item in known if item[0] in keys) | self.constants
-                self.bare[mark] = bare
-            add(out, (state, bare), paths)
+            add(out, (state, known & kept | constants), paths)
         return out
 
     def emit(self, flow: Emit, entry: Configurations) -> Configurations:
         out: Configurations = {}
         event, executed, take = flow.event, self.executed, self.automaton.take
         self.reached.add(id(flow))
+        read, variants = self.terrain.read_by(flow), {}
         for (node, known), paths in entry.items():
             if executed is not None:
-                event = executed.event(flow, known)
+                seen = known & read
+                if seen not in variants:
+                    variants[seen] = executed.event(flow, self.knowledge.values(seen))
+                event = variants[seen]
             edge = take(node, event)
             for rule_and_violation in edge.broken:
                 self.found.setdefault(rule_and_violation, set()).update(paths)
@@ -269,45 +319,50 @@ class _Exploration:
         if self.window and flow.variable in self.window.symbols:
             return entry
         out: Configurations = {}
+        executed = self.window is not None
+        given = self.terrain.given.setdefault((id(flow), executed), {})
+        read, gone = self.terrain.read_by(flow), self.knowledge.about([flow.variable])
         for (state, known), paths in entry.items():
-            after = _assigned(flow, known, self.constants if self.window else None)
-            add(out, (state, after), paths)
+            seen = known & read
+            if (value := given.get(seen)) is None:
+                value = given[seen] = self.terrain.value(flow, seen, executed)
+            add(out, (state, known & ~gone | self.constants | value), paths)
         return out
 
     def branch(self, alt: Alt, entry: Configurations) -> Configurations:
         arms: tuple[Configurations, Configurations] = ({}, {})
-        learned: tuple[set[tuple[Variable | Fact, Value]], set[tuple[Variable | Fact, Value]]]
-        learned = (set(), set())
+        learned = [0, 0]
+        executed = self.window is not None
+        answers = self.terrain.answers.setdefault((id(alt), executed), {})
+        read = self.terrain.read_by(alt)
         for (state, known), paths in entry.items():
-            answer = _answer(alt, known, self.window is not None)
+            seen = known & read
+            if (answer := answers.get(seen)) is None:
+                answer = answers[seen] = self.terrain.answer(alt, seen, executed)
             if isinstance(answer, bool):
                 add(arms[not answer], (state, known), paths)
                 continue
-            rest, text, scope, usual, learns = answer
+            if id(answer) not in self.noted:
+                self.note(alt, answer)
             for index, arm in enumerate(arms):
-                facts = learns[index]
-                learned[index].update(facts)
-                decided: Iterable[Decisions] = paths
-                if not alt.free[index] and usual is not (index == 0):
-                    # Leaving out the only clear by a switch is usually meant.
-                    weight = 2 if alt.optional and index == 1 else 1
-                    decision = Decision(text, index == 0, weight, scope)
-                    self.note(alt, rest, decision.unweighted)
-                    decided = decide(paths, decision, self.outer, self.most)
+                facts, decision = answer.learns[index], answer.bits[index]
+                learned[index] |= facts
+                decided = decide(paths, decision, self.outer, self.most) if decision else paths
                 if decided:
-                    add(arm, (state, known.union(facts)), decided)
+                    add(arm, (state, known | facts), decided)
                 else:
                     self.given_up.append(alt.then if index == 0 else alt.orelse)
         then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
-        return join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
+        return join(then, learned[0], orelse, learned[1])
 
-    def note(self, alt: Alt, test: Expr, decision: Decision) -> None:
-        """Remembers where a decision is taken."""
-        at = self.asked.setdefault(decision, {})
-        if id(alt) not in at:
-            at[id(alt)] = alt, logic.stable(test) and not logic.reads(test) & alt.changing
-            if self.enclosures.decides_about_loops(alt, decision.outcome):
-                self.outer.add(decision)
+    def note(self, alt: Alt, test: OpenTest) -> None:
+        """Remembers where decisions are taken."""
+        self.noted.add(id(test))
+        invariant = logic.stable(test.rest) and not logic.reads(test.rest) & alt.changing
+        for decision in filter(None, test.decisions):
+            self.asked.setdefault(decision.unweighted, {}).setdefault(id(alt), (alt, invariant))
+            if self.terrain.enclosures.decides_about_loops(alt, decision.outcome):
+                self.outer |= self.terrain.numbering.bits([decision.unweighted])
 
     def outcomes(self) -> list[Outcome]:
         """The violations, each with the decisions that count against it."""
@@ -326,11 +381,12 @@ class _Exploration:
             for part in walk(arm)
         )
 
-    def counted(self, violation: Violation, paths: set[Decisions]) -> set[Decisions]:
+    def counted(self, violation: Violation, found: set[Path]) -> set[Decisions]:
         """The paths without decisions that are only about whether the wrong code runs at all."""
+        paths = set(map(self.terrain.numbering.decisions, found))
         reported = frozenset(site for site in (violation.site, violation.step) if site is not None)
         cited = reported.union(note.site for note in violation.notes)
-        around = self.enclosures.around
+        around = self.terrain.enclosures.around
         idle = {
             decision
             for decision in frozenset[Decision]().union(*paths)
@@ -404,30 +460,30 @@ class _Exploration:
     def once(self, loop: Loop, entry: Configurations) -> Configurations:
         out = self.run(loop.body, entry)
         merge(out, self.jumps.pop(Continue(loop.ident), {}))
-        return self.forget(out, self.live.again[id(loop)])
+        return self.forget(out, self.terrain.live.again[id(loop)])
 
     def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
         seen: Configurations = {}
         out: Configurations = {}
         if loop.ident not in self.counts:
-            self.counts[loop.ident] = first_and_later(loop)
+            first, later = map(self.knowledge.bits, first_and_later(loop))
+            self.counts[loop.ident] = first, later
         count, later = self.counts[loop.ident]
         last = logic.fact_of(LastIteration(loop.ident))
+        is_last, is_not = self.knowledge.bit(last, True), self.knowledge.bit(last, False)
         for _ in range(ROUNDS):
             fresh: Configurations = {}
             for (state, known), paths in entry.items():
-                if (last, True) in known:
+                if known & is_last:
                     continue
-                for variable in loop.targets:
-                    known = logic.assigned(known, variable)
-                key = (state, known.union(count) if count else known)
+                key = (state, known & ~self.knowledge.about(loop.targets) | count)
                 new = add(seen, key, paths)
                 if new:
                     add(fresh, key, new)
             if not fresh:
                 break
             entry, count = self.once(loop, fresh), later
-            merge(out, {key: paths for key, paths in entry.items() if (last, False) not in key[1]})
+            merge(out, {key: paths for key, paths in entry.items() if not key[1] & is_not})
             if self.cut:
                 break
         else:
@@ -442,12 +498,7 @@ class _Exploration:
         out: Configurations = {}
         for trips, first, group in self.trips(loop, entry):
             for index in range(trips):
-                group = _know(
-                    group,
-                    loop.targets,
-                    frozenset({(loop.counter, first + index)}) if loop.counter else logic.NOTHING,
-                    (LastIteration(loop.ident), index == trips - 1),
-                )
+                group = self.iterated(loop, group, first + index, last=index == trips - 1)
                 if loop.test is not None:
                     group, done = self.split(loop.test, group, index)
                     merge(out, done)
@@ -457,12 +508,27 @@ class _Exploration:
             merge(out, group)
         return {} if loop.forever else out
 
+    def iterated(
+        self, loop: Loop, entry: Configurations, count: int, *, last: bool
+    ) -> Configurations:
+        """The configurations in an iteration of a loop."""
+        is_last = LastIteration(loop.ident)
+        gone = self.knowledge.about((*loop.targets, is_last))
+        values = self.knowledge.bit(is_last, last)
+        if loop.counter is not None:
+            values |= self.knowledge.bit(loop.counter, count)
+        out: Configurations = {}
+        for (state, known), paths in entry.items():
+            add(out, (state, known & ~gone | values), paths)
+        return out
+
     def trips(self, loop: Loop, entry: Configurations) -> Iterator[tuple[int, int, Configurations]]:
         """Groups of configurations by how often the loop runs and from where it counts."""
         assert self.window is not None
         groups: dict[tuple[int, int], Configurations] = {}
+        read = self.terrain.read_by(loop)
         for key, paths in entry.items():
-            values = dict(key[1])
+            values = self.knowledge.values(key[1] & read)
             trips = logic.evaluate(loop.trips, values) if loop.trips else logic.UNKNOWN
             first = logic.evaluate(loop.first, values)
             literal = loop.counted and isinstance(loop.trips, Const)
@@ -491,7 +557,8 @@ class _Exploration:
         on: Configurations = {}
         done: Configurations = {}
         for key, paths in entry.items():
-            stop = index > 0 and logic.truth_of(test, dict(key[1])) is False
+            values = self.knowledge.values(key[1]) if index > 0 else {}
+            stop = index > 0 and logic.truth_of(test, values) is False
             add(done if stop else on, key, paths)
         return on, done
 
@@ -507,7 +574,9 @@ class _Exploration:
             out = self.run(flow.body, entry)
         out = self.run(flow.orelse, out)
         # An exception between two calls is rarer than either arm of a branch.
-        thrown = Decision(f"an exception in line {flow.site.line}", True, weight=2)
+        thrown = self.terrain.numbering.bits(
+            [Decision(f"an exception in line {flow.site.line}", True, weight=2)]
+        )
         failed: Configurations = {}
         for key, paths in seen.items():
             decided = decide(paths, thrown, most=self.most)
@@ -523,7 +592,7 @@ class _Exploration:
 
 
 def explore(
-    flow: Flow,
+    flow: Flow | Terrain,
     rules: Iterable[Rule],
     *,
     start: State = START,
@@ -532,21 +601,20 @@ def explore(
 ) -> Result:
     """All violations in all sequences of the flow; none where there are too many ways through it."""
     rules = tuple(rules)
+    terrain = flow if isinstance(flow, Terrain) else Terrain(flow)
+    flow = terrain.flow
     executed = Executed(window.length) if window else None
     with _automaton(rules) as automaton:
         first = automaton.node(start)
         if is_clean(flow, automaton, first, executed):
             return Result([], False, 0)
-        constants = window.constants() if window else logic.NOTHING
-        live, enclosures = Liveness(flow), Enclosures(flow)
-        known = window.known() if window else logic.NOTHING
+        constants = terrain.knowledge.bits(window.constants() if window else ())
+        known = terrain.knowledge.bits(window.known() if window else ())
         search, spent = None, 0
         for most in DEEPER:
             left = budget if search is None else min(budget - spent, MOST_DEEPER)
-            deeper = _Exploration(
-                automaton, executed, live, enclosures, window, constants, left, most
-            )
-            deeper.run(flow, {(first, known): {frozenset()}})
+            deeper = _Exploration(automaton, executed, terrain, window, constants, left, most)
+            deeper.run(flow, {(first, known): {FREE}})
             spent += left - deeper.budget
             if search is not None and deeper.cut:
                 break
@@ -587,25 +655,3 @@ def _automaton(rules: Iterable[Rule]) -> Iterator[Automaton]:
         yield automaton
     finally:
         automaton.forget()
-
-
-def _know(
-    entry: Configurations,
-    forget: frozenset[Variable],
-    values: Known,
-    last: tuple[LastIteration, bool],
-) -> Configurations:
-    out: Configurations = {}
-    for (state, known), paths in entry.items():
-        add(out, (state, _iterated(known, forget, values, last)), paths)
-    return out
-
-
-@lru_cache(maxsize=4096)
-def _iterated(
-    known: Known, forget: frozenset[Variable], values: Known, last: tuple[LastIteration, bool]
-) -> Known:
-    """What is known in an iteration of a loop. To remember it saves 1 % of a check of the same repositories."""
-    for variable in (*forget, last[0]):
-        known = logic.assigned(known, variable)
-    return known.union(values, [last])

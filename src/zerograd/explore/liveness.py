@@ -25,9 +25,9 @@ from zerograd.explore.flow import (
     Set,
     walk,
 )
+from zerograd.explore.knowledge import Keys
 from zerograd.explore.logic import Expr, Fact, LastIteration, Variable
 
-Keys = frozenset[Variable | Fact]
 _NONE: Keys = frozenset()
 
 
@@ -51,7 +51,7 @@ class Liveness:
             return after.union(_read(flow.divisor), always, (LastIteration(flow.event.loop),))
         if isinstance(flow, Set):
             needed = flow.variable in after
-            read = _read_by(flow) if needed else _NONE
+            read = read_by(flow) if needed else _NONE
             return _without(after, {flow.variable}) | read | always
         if isinstance(flow, Jump):
             return labels.get(flow.label, _NONE) | always
@@ -81,7 +81,7 @@ class Liveness:
         given: set[Variable] = {*loop.targets, LastIteration(loop.ident)}
         if loop.counter is not None:
             given.add(loop.counter)
-        read = _NONE.union(*map(_read_by, walk(loop.body)))
+        read = _NONE.union(*map(read_by, walk(loop.body)))
         again = out | _read(loop.test) | _without(read, given)
         inner = {**labels, Break(loop.ident): after, Continue(loop.ident): again}
         again |= _without(self.visit(loop.body, again, inner, always), given)
@@ -89,7 +89,7 @@ class Liveness:
         return again | _read(loop.trips) | _read(loop.first)
 
 
-def _read_by(part: Flow) -> Keys:
+def read_by(part: Flow) -> Keys:
     """What a part reads itself."""
     if isinstance(part, Alt):
         return _read(part.test) | {LastIteration(part.counts)}

@@ -410,16 +410,6 @@ def facts(expr: Expr, truth: bool) -> list[tuple[Variable | Fact, Value]]:
     return found
 
 
-def assigned(known: Known, variable: Variable) -> Known:
-    """What is still known after a variable gets a new value."""
-    hit = [
-        item
-        for item in known
-        if (variable in item[0].reads if type(item[0]) is Fact else item[0] == variable)
-    ]
-    return known.difference(hit) if hit else known
-
-
 def fact_of(expr: Expr) -> Fact:
     """The fact about an expression; one fact about `a < b`, `b > a` and the opposites of both."""
     if isinstance(expr, (Op, Opaque)):

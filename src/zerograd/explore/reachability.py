@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from zerograd.core.automaton import Automaton, Node
 from zerograd.core.events import Event, Step
 from zerograd.core.records import dataclass, field
-from zerograd.explore import logic
 from zerograd.explore.executed import Executed, enters, holds
 from zerograd.explore.flow import (
     RAISE,
@@ -99,9 +98,9 @@ class _Reach:
         if executed is None:
             return (event,)
         if not isinstance(event, Step):
-            return (executed.event(flow, logic.NOTHING),)
+            return (executed.event(flow, {}),)
         last = LastIteration(event.loop)
-        return [executed.event(flow, frozenset({(last, is_last)})) for is_last in (False, True)]
+        return [executed.event(flow, {last: is_last}) for is_last in (False, True)]
 
     def watch(self, states: States) -> None:
         for watcher in self.watchers:

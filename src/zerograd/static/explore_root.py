@@ -10,7 +10,7 @@ from zerograd.core.finding import Note
 from zerograd.core.records import replace
 from zerograd.core.rule import Rule, Windows
 from zerograd.core.training_loop import NotFollowed
-from zerograd.explore.explore import Outcome, Result, WindowTrial, explore
+from zerograd.explore.explore import Outcome, Result, Terrain, WindowTrial, explore
 from zerograd.explore.flow import Emit, Flow, Loop, Seq, events_in, find, walk
 from zerograd.explore.named_tests import spelled_out
 from zerograd.static.accumulation import SINGLE, pace
@@ -218,12 +218,13 @@ class RootSearch:
         if calls_only:
             groups = [[rule for rule in rules if rule.outlives_calls] for rules in groups]
         provided = self.callers_leave_it if calls_only else None
-        done = [self.explore_group(flow, rules, windows, subject, provided) for rules in groups]
+        terrain = Terrain(flow)
+        done = [self.explore_group(terrain, rules, windows, subject, provided) for rules in groups]
         return all(done)
 
     def explore_group(
         self,
-        flow: Flow,
+        terrain: Terrain,
         rules: list[Rule],
         windows: tuple[WindowTrial, ...],
         subject: SubjectKeys,
@@ -250,7 +251,7 @@ class RootSearch:
                 asked = [rule for rule in asked if rule.windows is not Windows.LENGTH]
             if not asked:
                 continue
-            result = explore(flow, asked, window=window, budget=min(self.budget.file, PATHS))
+            result = explore(terrain, asked, window=window, budget=min(self.budget.file, PATHS))
             self.budget.file -= result.spent
             if self.budget.file < 0:
                 raise Cut

@@ -344,7 +344,10 @@ class CallGraph:
             # Code that is handed a function, or a method of the object, may call it.
             handed = {name.removeprefix("self.") for name in facts.handed}
             near = self.known.near[facts] = [
-                fn for last in sorted(facts.called) for fn in self._named(module, last)
+                fn
+                for last in sorted(facts.called)
+                for fn in self._named(module, last)
+                if fn.name != last or facts.may_call(fn.node)  # else it is a method of a class
             ] + [
                 fn
                 for last in sorted(handed - facts.called)
@@ -355,7 +358,7 @@ class CallGraph:
         if klass is not None:
             for base in self.classes.lineage(klass)[1:]:
                 methods = self.classes.methods(base)
-                yield from (method for method in methods if method.name in facts.called)
+                yield from (method for method in methods if facts.may_call(method.node))
 
     def touches_gradients_here(self, fn: Fn) -> bool:
         """Whether a function does something to gradients, itself or through its own file."""

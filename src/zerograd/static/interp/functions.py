@@ -253,7 +253,8 @@ class Functions:
             if held is not None:
                 return held
             used = self._attributes_used(fn) | self._globals_called(fn)
-            if visible and not wanted and self.emitter.quiet <= 3:
+            # Without gradients, what a result runs through does not matter.
+            if visible and not (wanted or self.effects.mode.no_grad) and self.emitter.quiet <= 3:
                 computes = facts.returns and (used or _differ(arguments))
                 computes = computes and self._has_several_optimizers()
                 if computes or self.runs_models([*arguments, *map(Thing, used)]):

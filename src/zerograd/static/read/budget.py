@@ -6,7 +6,7 @@ from zerograd.core.records import dataclass
 
 FILE = 120_000
 """Steps for one file. A step takes about ten microseconds, so that this is near a second."""
-ROOT = 60_000
+ROOT = 80_000
 """Steps for interpreting the top level, or one function and all that it calls."""
 PATHS = 40_000
 """Steps for following one optimizer's gradients through it, for rules that are explored together."""

@@ -15,10 +15,12 @@ from zerograd.static.frameworks.torch import SCALER_NAME
 from zerograd.static.read.syntax_tree import (
     BRANCHES,
     FUNCTIONS,
+    Function,
     children,
     first_name,
     last_name,
     nodes,
+    requires_arguments,
     targets,
     text_of,
 )
@@ -49,6 +51,8 @@ class Facts:
     """It changes something in place, itself or in an inner function: a step by hand, if by a gradient."""
     calls: set[str] = field(default_factory=set)
     """What it calls, itself or in an inner function, by dotted name."""
+    given: set[str] = field(default_factory=set)
+    """Those of them that it hands something."""
     handed: set[str] = field(default_factory=set)
     """The names, and attributes of `self`, that it hands to what it calls, inner functions left out."""
     assigned: set[str] = field(default_factory=set)
@@ -70,6 +74,23 @@ class Facts:
     def called(self) -> set[str]:
         """The last names of what it calls: `step` of `self.optimizer.step`."""
         return {last_name(name) for name in self.calls}
+
+    @cached_property
+    def called_with(self) -> set[str]:
+        """The last names of what it calls and hands something."""
+        return set(map(last_name, self.given))
+
+    def may_call(self, function: Function | ast.Lambda) -> bool:
+        """Whether one of its calls may be one of a function of that name: it is handed what it requires.
+
+        `model.train()` is no call of a `train(self, data)`.
+        """
+        if isinstance(function, ast.Lambda):
+            return True
+        name = function.name
+        return name in self.called and (
+            name in self.called_with or not requires_arguments(function)
+        )
 
     @cached_property
     def runs_backward(self) -> bool:
@@ -170,7 +191,7 @@ def part(statements: list[ast.stmt]) -> StatementFacts:
     whole = Facts()
     found = StatementFacts(FileFacts(), FileFacts(), whole)
     todo = _read_body(found.own, ast.Module(statements, []), whole)
-    found.own.top = replace(whole, calls=set(whole.calls))
+    found.own.top = replace(whole, calls=set(whole.calls), given=set(whole.given))
     inner = []
     while todo:
         one = todo.pop()
@@ -219,6 +240,7 @@ _FLAGS = (*_PASSED_OUT, "yields", "inner_touches")
 def _pass_on(more: Facts, facts: Facts, names: tuple[str, ...]) -> None:
     """What is called, and what these names say, is also true of other facts."""
     facts.calls |= more.calls
+    facts.given |= more.given
     for name in names:
         if getattr(more, name):
             setattr(facts, name, True)
@@ -410,8 +432,11 @@ def _call(file: FileFacts, node: ast.Call, facts: Facts, todo: list[ast.AST]) ->
         return
     name = _dotted(node.func)
     facts.calls.add(name)
+    if node.args or node.keywords:
+        facts.given.add(name)
     if node.args and (later := _called_later(name, node.args[0])):
         facts.calls.add(later)
+        facts.given.add(later)
     if name.endswith(".extend") and isinstance(node.func, ast.Attribute) and node.args:
         if isinstance(node.func.value, ast.Name):
             facts.grown.append((node.func.value, ast.Add(), node.args[0]))

@@ -126,6 +126,14 @@ def parameter_names(node: Function | ast.Lambda) -> list[str]:
     return [arg.arg for arg in parameters(node)]
 
 
+def requires_arguments(node: Function) -> bool:
+    """Whether a call of a function or a method fails that hands it nothing, unless a decorator hands it more."""
+    required = [*node.args.posonlyargs, *node.args.args]
+    required = required[: len(required) - len(node.args.defaults)]
+    itself = required[:1] and required[0].arg in ("self", "cls")
+    return not node.decorator_list and len(required) > bool(itself)
+
+
 def stripped(node: ast.expr) -> ast.expr:
     """An iterable without the progress bar or the copy around it."""
     if isinstance(node, ast.Call) and node.args:
