@@ -55,8 +55,8 @@ class Nesting:
         """All functions that were ever called,"""
         self.path_of: dict[ast.AST, str] = {}
         """and the file that each of them is in."""
-        self.call_sites: list[Site] = []
-        """Where the functions that are being read were called, the outermost first."""
+        self.call_sites: dict[ast.AST, Site] = {}
+        """By function that is being read: where it was called. The outermost comes first."""
         self.unseen: list[UnseenCall] = []
         """The calls that were not followed, and that may run a backward."""
         self.forwards: dict[int, set[Key]] = {}

@@ -267,11 +267,11 @@ class Functions:
             return replace(result, divided=None) if facts.divides or left_open else result
         self._decorate(fn, node, arguments)
         values, aliases, tests = self._bind(fn, node, arguments)
-        self.nesting.call_sites.append(self.emitter.site(node))
+        self.nesting.call_sites[fn.node] = self.emitter.site(node)
         try:
             returned = self.activations.enter(fn, values, aliases, tests)
         finally:
-            self.nesting.call_sites.pop()
+            del self.nesting.call_sites[fn.node]
         if self.activations.answer is not None:
             self.nesting.answers[node] = self.activations.answer
         if isinstance(returned, Origin):

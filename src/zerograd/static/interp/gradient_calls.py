@@ -298,11 +298,11 @@ class ParameterCalls:
                 effects.clear(owner, node, to_none=False, bare=bare)
             return owner
         if func.attr in ("clamp_", "clip_"):
-            effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare)
+            effects.clip_by_hand(node, owner, bare=bare)
         elif func.attr in ("add_", "sub_"):
             effects.act_on(Assign, node, owner.keys, adds=True, bare=bare and not owner.some)
         elif func.attr in ("div_", "mul_") and self._clips(arguments, owner):
-            effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare and not owner.some)
+            effects.clip_by_hand(node, owner, bare=bare and not owner.some)
         elif func.attr in ("div_", "mul_", "copy_", "set_"):
             assigns = func.attr in ("copy_", "set_")
             effects.act_on(

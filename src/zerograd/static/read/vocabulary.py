@@ -143,11 +143,11 @@ _KEEPS_GRADIENTS = pattern(r"clip|averag|avg|reduce|sync|gather|broadcast|update
 
 
 def clips(name: str) -> bool:
-    """Whether an unseen function of this name clips the gradients of the parameters that it is handed."""
+    """Whether a function of this name clips the gradients of the parameters that it is handed."""
     return _CLIPS.search(name) is not None
 
 
-_CLIPS = pattern(r"(?:^|_)(?:clip_?grad|grad(?:ient)?s?_?clip)")
+_CLIPS = pattern(r"(?:^|_)(?:clip_?(?:grad|norm)|grad(?:ient)?s?_?clip)")
 
 
 def works_on_optimizers(name: str) -> bool:
