@@ -84,6 +84,12 @@ class Effects:
                 break
         self.emitter.emit(Act(event, whose=owner.keys, anyone=not owner.keys))
 
+    def only_clips_by_hand(self, *arms: Flow) -> bool:
+        """Whether a test decides only how, or whether, a function that is called a clip limits gradients."""
+        acts = [act.event for arm in arms for act in find(arm, Act)]
+        sites = self.nesting.call_sites.values()
+        return bool(acts) and all(isinstance(one, Clip) and one.site in sites for one in acts)
+
     def clear(
         self, owner: Value | None, node: ast.AST, *, to_none: bool, bare: bool = False
     ) -> None:
