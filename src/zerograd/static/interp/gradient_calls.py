@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.events import Assign, Clip, Unknown, Unscale, Zero
+from zerograd.core.events import Assign, Unknown, Unscale, Zero
 from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import walk
