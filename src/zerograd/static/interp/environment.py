@@ -53,6 +53,8 @@ class Nesting:
         """By the place of an act: where the function that it is in was called."""
         self.inlined: set[ast.AST] = set()
         """All functions that were ever called,"""
+        self.hooks: set[ast.AST] = set()
+        """Those of them that may be registered to be called,"""
         self.path_of: dict[ast.AST, str] = {}
         """and the file that each of them is in."""
         self.call_sites: dict[ast.AST, Site] = {}

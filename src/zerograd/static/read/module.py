@@ -19,6 +19,7 @@ from zerograd.static.read.syntax_tree import (
     Function,
     children,
     first_name,
+    nodes,
     parameter_names,
     targets,
     text_of,
@@ -60,6 +61,18 @@ class Module:
     def tested(self) -> set[str]:
         """Names and attributes that a test, a count or a divisor may depend on."""
         return file_index.tested(self.asked, self.facts)
+
+    @cached_property
+    def compared(self) -> dict[tuple[str, str], set[str]]:
+        """By what a test asks for and a class: the members of the class that it is compared with."""
+        found: dict[tuple[str, str], set[str]] = {}
+        for node in nodes(*self.asked):
+            if isinstance(node, ast.Compare) and len(node.comparators) == 1:
+                member = node.comparators[0]
+                if isinstance(member, ast.Attribute) and member.attr.isupper():
+                    key = (text_of(node.left), text_of(member.value))
+                    found.setdefault(key, set()).add(member.attr)
+        return found
 
     @cached_property
     def methods_by_name(self) -> dict[str, list[tuple[ast.ClassDef, Function]]]:

@@ -126,6 +126,10 @@ def meddles(name: str) -> bool:
     return found and not is_benign(name)
 
 
+HOOK = pattern(r"^(?:on|before|after|pre|post)_[a-z]")
+"""What code that runs hooks by name calls them."""
+
+
 def is_hook(name: str) -> bool:
     """Whether a name only says when a method is called: `on_epoch_end`, but also `on_master`."""
     return _HOOKS.search(name) is not None and _DOES.search(name) is None
