@@ -52,6 +52,8 @@ class KnownCalls:
     """Whether the answer that is being found depends on something pending."""
     methods: dict[tuple[ast.ClassDef, str], list[Fn]] = field(default_factory=dict)
     """By class and name of a method, the methods that it reaches."""
+    only: dict[str, Fn | None] = field(default_factory=dict)
+    """By name, the method of the project's only class with a method of this name."""
     hooks: dict[str, list[Fn]] = field(default_factory=dict)
     """By name, the methods of the project that clip, and may be registered to be called."""
     made: dict[ast.ClassDef, list[Klass]] = field(default_factory=dict)
@@ -237,6 +239,27 @@ class CallGraph:
             if made and not attr and not makers and first not in module.imports:
                 for klass in made:
                     yield from self.methods_named(klass, last)
+
+    def only_method(self, name: str) -> Fn | None:
+        """The method of this name, if one class of the project has it, and a step: its objects are optimizers."""
+        if name not in self.known.only:
+            self.names.project.read.update(callers.searched(self.top.path))
+            found = [
+                Fn(method, module, name, None, None, Klass(klass, module))
+                for module in map(
+                    self.names.project.opened, callers.files_that_define(self.top.path, name)
+                )
+                if module is not None
+                for klass, method in module.methods_named(name)
+            ]
+            only = found[0] if len(found) == 1 else None
+            steps = (
+                only is not None
+                and only.klass is not None
+                and self.classes.defines(only.klass, "step")
+            )
+            self.known.only[name] = only if steps else None
+        return self.known.only[name]
 
     def hooks(self, node: ast.Call) -> list[Fn]:
         """The methods of the project that a call names as hooks, and that clip, and do no more to gradients."""

@@ -277,6 +277,9 @@ class Calls:
         if role is Role.OPTIMIZER and not (
             vocabulary.is_benign(func.attr) or func.attr in _OPTIMIZER_READS
         ):
+            own = self.graph.only_method(func.attr)
+            if own is not None:
+                return self.functions.call(replace(own, owner=owner), node, arguments)
             self.effects.unknown(node, owner.key)
             if func.attr.startswith("register_"):
                 self.effects.known.kept.add(owner.key)  # a hook that runs with each step

@@ -229,6 +229,17 @@ def is_class(path: str, name: str) -> bool:
     return any(data is not None and pattern.search(data) for data in _others(path, name))
 
 
+def files_that_define(path: str, name: str) -> list[str]:
+    """The files of the project that define a function of this name."""
+    found = []
+    wanted = b"def %s(" % name.encode()
+    for file in _project_files(path)[0]:
+        with contextlib.suppress(OSError, Unreadable):
+            if os.path.getsize(file) <= LARGEST and wanted in read_bytes(file):
+                found.append(file)
+    return found
+
+
 def _others(path: str, name: str) -> Iterator[bytes | None]:
     """The other files of the project that mention a name; None if there are too many to look at."""
     files, whole = _project_files(path)
