@@ -404,7 +404,23 @@ class _Exploration:
         turns = {d for d in twice - odds if not d.outcome and self.is_guard(d.unweighted)}
         if self.most > MOST_DECISIONS:
             odds |= {d for d in path for other in path if d != other and self.is_related(d, other)}
-        return self.without_repetitions(path - turns - (idle - odds))
+        return self.without_repetitions(path - turns - (idle - odds) - self.implied(path))
+
+    def implied(self, path: Decisions) -> set[Decision]:
+        """What was ruled out before: of a mode that equals one value, that it does not equal another."""
+        given = [alt.test for d in path if d.outcome for alt in self.tests(d)]
+        known = dict(fact for test in given for fact in logic.facts(test, truth=True))
+        return {
+            d
+            for d in (path if known else ())
+            if not d.outcome and self.tests(d)
+            if all(logic.truth_of(alt.test, known) is False for alt in self.tests(d))
+        }
+
+    def tests(self, decision: Decision) -> list[Alt]:
+        """Where a decision is taken; nothing if what it tests may change."""
+        asked = self.asked.get(decision.unweighted, {}).values()
+        return [alt for alt, _ in asked] if all(kept for _, kept in asked) else []
 
     def is_related(self, one: Decision, other: Decision) -> bool:
         """Whether two tests read the same variable: one outcome may exclude the other."""

@@ -273,10 +273,20 @@ class _Guards:
             loops = (*loops, flow.ident)
         for part in children(flow):
             self.visit(part, loops, guards)
-            skips = isinstance(part, Alt) and isinstance(leaves_by(part.then), (Continue, Return))
-            if isinstance(part, Alt) and loops and skips and self.is_guard(part):
-                # The test of `if …: continue` also decides about what follows it.
-                guards = (*guards, (loops[-1], (part, False)))
+            # The test of `if …: continue` also decides about what follows it.
+            for guard in self.leaving(part) if loops else ():
+                guards = (*guards, (loops[-1], (guard, False)))
+
+    def leaving(self, flow: Flow) -> Iterator[Alt]:
+        """The guards of a flow that leave the code around it, also inside of `if N > 1:`."""
+        if isinstance(flow, Alt):
+            if isinstance(leaves_by(flow.then), (Continue, Return)) and self.is_guard(flow):
+                yield flow
+                return
+        elif not isinstance(flow, Seq):
+            return
+        for part in children(flow):
+            yield from self.leaving(part)
 
     def is_guard(self, alt: Alt) -> bool:
         """Whether a branch closes windows: its test counts, and only one of its arms steps."""

@@ -144,6 +144,10 @@ class Doubts:
         """Whether what is at a place may run after a clear or a step and before the next step."""
         around = self.around(end)
         if start is not None and self.around(start) is not around:
+            callers = self.root.interpreter.nesting.callers.get(start, set())
+            start = next(iter(callers)) if len(callers) == 1 else None
+            if start is not None and self.around(start) is around:
+                return self.is_between(site, start, end)
             return True  # the functions are called in turn, from wherever
         if self.around(site) is not around:
             return False
@@ -171,25 +175,31 @@ class Doubts:
 
     def is_by_hand(self, violation: Violation) -> bool:
         """Whether gradients are set by hand where a backward is missed, or used before they are cleared."""
-        if self.sets_elsewhere:
+        used = violation.notes[0].site if violation.notes else None
+        if any(used is None or not _is_above(one, used) for one in self.set_elsewhere):
             return True
-        if not violation.notes or violation.notes[0].site.path != violation.site.path:
+        if used is None or used.path != violation.site.path:
             return False
-        start, end = violation.notes[0].site.line, violation.site.line
+        start, end = used.line, violation.site.line
         lines = self.lines_that_use if violation.step is not None else self.lines_that_set
         if start <= end:
             return any(start <= line < end for line in lines)
         return any(line >= start or line < end for line in lines)
 
     @cached_property
-    def sets_elsewhere(self) -> bool:
-        """Whether a function of another file that was followed sets gradients by hand."""
+    def set_elsewhere(self) -> list[tuple[str, ast.AST, int]]:
+        """Where functions of other files that were followed set gradients: file, function and line."""
         functions = (
-            node
-            for module, node, facts in self.root.interpreter.followed()
+            (module.path, function)
+            for module, function, facts in self.root.interpreter.followed()
             if facts.grads and module is not self.module
         )
-        return any(map(_sets_gradient, nodes(*functions)))
+        return [
+            (path, function, getattr(node, "lineno", 0))
+            for path, function in functions
+            for node in nodes(function)
+            if _sets_gradient(node)
+        ]
 
     @cached_property
     def lines_that_set(self) -> list[int]:
@@ -354,6 +364,12 @@ _LOOKS = frozenset(
 """Methods of a gradient that look at it, clear it or change its size."""
 _ADDS = frozenset({"add_", "sub_", "copy_"})
 _EMPTY = frozenset({"zeros_like", "zeros"})
+
+
+def _is_above(place: tuple[str, ast.AST, int], site: Site) -> bool:
+    """Whether a place comes before another one in the same function."""
+    path, function, line = place
+    return path == site.path and spans(function, site.line) and line < site.line
 
 
 def _sets_gradient(node: ast.AST) -> bool:

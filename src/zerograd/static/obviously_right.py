@@ -89,7 +89,7 @@ class ObviouslyRight:
 
     def has_help(self, fn: Fn) -> bool:
         """Whether a function calls another one, of any file, that does something to gradients."""
-        if any(self.callees(fn)):
+        if any(self.callees(fn)) or any(map(self.graph.hooks, calls_in(fn.node))):
             return True
         return any(
             self.graph.touches_gradients(inner) for inner, _ in self.graph.all_callees(fn, 0)

@@ -21,7 +21,6 @@ from zerograd.explore.flow import (
     leaves_by,
     rebuild,
     relooped,
-    walk,
 )
 from zerograd.explore.logic import Const, Name
 from zerograd.static.accumulation import Counting
@@ -44,15 +43,18 @@ def _guards(flow: Flow) -> Iterator[Alt]:
             yield alt
 
 
-def _tests(flow: Flow) -> Iterator[tuple[Alt, Sequence[Flow]]]:
-    """The tests of a flow, each with what it decides about: its arms, and the rest if one of them leaves."""
-    for part in walk(flow):
-        if isinstance(part, Alt):
-            yield part, (part.then, part.orelse)
-        elif isinstance(part, Seq):
-            for index, item in enumerate(part.items):
-                if isinstance(item, Alt) and leaves_by(item.then) is not None:
-                    yield item, part.items[index + 1 :]
+def _tests(flow: Flow, after: Sequence[Flow] = ()) -> Iterator[tuple[Alt, Sequence[Flow]]]:
+    """The tests of a flow, each with what it decides about: its arms, and what comes after if one of them leaves."""
+    if isinstance(flow, Seq):
+        for index, item in enumerate(flow.items):
+            yield from _tests(item, (*flow.items[index + 1 :], *after))
+    elif isinstance(flow, Alt):
+        yield flow, (flow.then, flow.orelse, *(after if leaves_by(flow.then) is not None else ()))
+        yield from _tests(flow.then, after)
+        yield from _tests(flow.orelse, after)
+    else:
+        for part in children(flow):
+            yield from _tests(part)
 
 
 def repeated(flow: Flow, per_batch: bool) -> Flow:

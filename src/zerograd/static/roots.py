@@ -431,11 +431,12 @@ def _is_wrapper(method: Fn) -> bool:
 def _called_in_loops(fn: Fn) -> frozenset[str]:
     facts = fn.module.facts[fn.node]
     if facts.repeated is None:
+        each = (
+            one.elt for one in nodes(fn.node) if isinstance(one, (ast.ListComp, ast.GeneratorExp))
+        )
+        repeated = [*(part for loop in outer_loops(fn.node) for part in loop.body), *each]
         calls = [
-            call
-            for loop in outer_loops(fn.node)
-            for call in calls_in(*loop.body)
-            if isinstance(call.func, (ast.Name, ast.Attribute))
+            call for call in calls_in(*repeated) if isinstance(call.func, (ast.Name, ast.Attribute))
         ]
         named = (call.args[0] for call in calls if call.args)
         facts.repeated = frozenset(

@@ -332,7 +332,9 @@ class SubjectEvents:
     def on_gradients(self, act: Act, event: Event) -> Event | None:
         """Zero, clip, assign: by the optimizer, by its modules, or by something unresolved."""
         if act.anyone:
-            return replace(event, may=True)
+            # What is clipped is what is stepped, if one optimizer steps.
+            sure = isinstance(event, Clip) and self.filled and not self.others
+            return event if sure else replace(event, may=True)
         relations = [self.relation(key, act) for key in act.whose]
         if True in relations and isinstance(event, Zero) and self.spares(act):
             event = replace(event, excuse=Excuse.ONE_MODULE)

@@ -9,7 +9,7 @@ calls. It runs nothing, and has its parts as attributes; each part gets those be
     conditions · effects < constructors          tests as expressions, acts on gradients, new objects
     functions                                    functions of the project, interpreted in place
     framework_calls                              what the tables of static.frameworks say
-    gradient_calls · step_calls < library_calls < calls
+    gradient_calls · step_calls < library_calls · registered_hooks < calls
     assignments < expressions · loops · contexts < statements
     interpreter
 

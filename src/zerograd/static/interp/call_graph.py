@@ -7,15 +7,24 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, get_args
 
 from zerograd.core.records import dataclass, field, replace
+from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import CALLED
 from zerograd.static.interp.construction_sites import TRAINING, ConstructionSites
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
-from zerograd.static.read import vocabulary
+from zerograd.static.read import callers, vocabulary
 from zerograd.static.read.budget import EXPRESSION, Budget
 from zerograd.static.read.file_index import Facts
 from zerograd.static.read.module import Module
-from zerograd.static.read.syntax_tree import called_name, parameter_names, parameters, text_of
+from zerograd.static.read.syntax_tree import (
+    arguments,
+    called_name,
+    first_name,
+    last_name,
+    parameter_names,
+    parameters,
+    text_of,
+)
 from zerograd.static.read.values import Fn, Klass, Origin, Thing, Value
 
 DEEPEST = 6
@@ -43,6 +52,10 @@ class KnownCalls:
     """Whether the answer that is being found depends on something pending."""
     methods: dict[tuple[ast.ClassDef, str], list[Fn]] = field(default_factory=dict)
     """By class and name of a method, the methods that it reaches."""
+    only: dict[str, Fn | None] = field(default_factory=dict)
+    """By name, the method of the project's only class with a method of this name."""
+    hooks: dict[str, list[Fn]] = field(default_factory=dict)
+    """By name, the methods of the project that clip, and may be registered to be called."""
     made: dict[ast.ClassDef, list[Klass]] = field(default_factory=dict)
     """By class, the classes of the project that its methods make objects of."""
 
@@ -227,6 +240,50 @@ class CallGraph:
                 for klass in made:
                     yield from self.methods_named(klass, last)
 
+    def only_method(self, name: str) -> Fn | None:
+        """The method of this name, if one class of the project has it, and a step: its objects are optimizers."""
+        if name not in self.known.only:
+            self.names.project.read.update(callers.searched(self.top.path))
+            found = [
+                Fn(method, module, name, None, None, Klass(klass, module))
+                for module in map(
+                    self.names.project.opened, callers.files_that_define(self.top.path, name)
+                )
+                if module is not None
+                for klass, method in module.methods_named(name)
+            ]
+            only = found[0] if len(found) == 1 else None
+            steps = (
+                only is not None
+                and only.klass is not None
+                and self.classes.defines(only.klass, "step")
+            )
+            self.known.only[name] = only if steps else None
+        return self.known.only[name]
+
+    def hooks(self, node: ast.Call) -> list[Fn]:
+        """The methods of the project that a call names as hooks, and that clip, and do no more to gradients."""
+        name = _hook_named(node)
+        if name is None:
+            return []
+        if name not in self.known.hooks:
+            self.names.project.read.update(callers.searched(self.top.path))
+            self.known.hooks[name] = [
+                Fn(method, module, name, None, None, Klass(klass, module))
+                for module in map(
+                    self.names.project.opened, callers.files_that_clip_in(self.top.path, name)
+                )
+                if module is not None
+                for klass, method in module.methods_named(name)
+                if not _is_of_library(klass, module)
+            ]
+        does: tuple[Question, ...] = ("steps", "runs_backward")
+        return [
+            fn
+            for fn in self.known.hooks[name]
+            if not any(self.reaches(fn, what, 0) for what in does)
+        ]
+
     def handed_functions(self, fn: Fn) -> Iterator[Fn]:
         """The functions of the project that a function hands to others."""
         module = fn.module
@@ -390,3 +447,22 @@ class CallGraph:
                 known += methods_of(Klass(module.classes[last], module, last))
             self.known.named[id(module), last] = known
         return known
+
+
+def _hook_named(node: ast.Call) -> str | None:
+    """The hook that a call runs: its own name, or what it is handed, if that is the name of a hook."""
+    names = []
+    if isinstance(node.func, ast.Attribute) and text_of(node.func.value) not in ("self", "super()"):
+        names.append(node.func.attr)
+    for one in arguments(node):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            names.append(one.value)
+        elif isinstance(one, ast.Attribute) and one.attr in ("name", "value"):
+            names.append(last_name(text_of(one.value)))
+    return next(filter(vocabulary.HOOK.search, names), None)
+
+
+def _is_of_library(klass: ast.ClassDef, module: Module) -> bool:
+    """Whether a class inherits from a library that is known, which calls its methods itself."""
+    bases = map(text_of, klass.bases)
+    return registry.is_managed(module.imports.get(first_name(base), base) for base in bases)

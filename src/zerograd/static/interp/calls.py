@@ -12,6 +12,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects
+from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
@@ -20,6 +21,7 @@ from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, Par
 from zerograd.static.interp.library_calls import LibraryCalls
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects, is_super
+from zerograd.static.interp.registered_hooks import RegisteredHooks
 from zerograd.static.interp.step_calls import StepCalls
 from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import SELF
@@ -71,6 +73,7 @@ class Calls:
     """Finds out what is called, and hands the call to the part that handles it."""
 
     env: Environment
+    emitter: Emitter
     nesting: Nesting
     evaluator: Evaluator
     names: Names
@@ -86,6 +89,7 @@ class Calls:
     backwards: BackwardCalls
     steps: StepCalls
     libraries: LibraryCalls
+    hooks: RegisteredHooks
 
     @cached_property
     def methods(self) -> dict[str, Handler]:
@@ -103,6 +107,20 @@ class Calls:
 
     def call(self, node: ast.Call) -> Value:
         """The value of a call; what it does to gradients is emitted."""
+        hooks = self.graph.hooks(node) if self.nesting.stack and not self.emitter.quiet else []
+        if not hooks:
+            return self._call(node)
+        out = self.emitter.divert()
+        value = self._call(node)
+        done = self.emitter.restore(out)
+        for flow in (
+            *self.hooks.run(node, hooks),
+            *done,
+        ):  # nobody knows what other hooks do before
+            self.emitter.add(flow)
+        return value
+
+    def _call(self, node: ast.Call) -> Value:
         if isinstance(node.func, ast.Attribute):
             return self.method_call(node, node.func)
         callee = self.evaluator.value(node.func)
@@ -259,6 +277,9 @@ class Calls:
         if role is Role.OPTIMIZER and not (
             vocabulary.is_benign(func.attr) or func.attr in _OPTIMIZER_READS
         ):
+            own = self.graph.only_method(func.attr)
+            if own is not None:
+                return self.functions.call(replace(own, owner=owner), node, arguments)
             self.effects.unknown(node, owner.key)
             if func.attr.startswith("register_"):
                 self.effects.known.kept.add(owner.key)  # a hook that runs with each step

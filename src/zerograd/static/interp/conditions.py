@@ -282,7 +282,8 @@ class Conditions:
             if name is None:
                 known = self._membership(left, op, right) if len(node.ops) == 1 else None
                 return known or self._opaque(node)
-            pair = _by_length(self.expression(left), self.expression(right))
+            member = self._member(left, right) if name in _SAME else None
+            pair = _by_length(self.expression(left), member or self.expression(right))
             other = pair[1].value if isinstance(pair[1], Const) else None
             if name in _SAME and isinstance(other, bool):
                 asked = _SAME[name] is other
@@ -302,6 +303,13 @@ class Conditions:
                 pairs.append(Op(name, pair, text_of(node)))
         pairs = [self._in_last_iteration(one) if isinstance(one, Op) else one for one in pairs]
         return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs), text_of(node))
+
+    def _member(self, left: ast.expr, right: ast.expr) -> Const | None:
+        """`Mode.FAST`, if the file compares the same thing with another member of `Mode`, too: it cannot be both."""
+        if not isinstance(right, ast.Attribute) or not right.attr.isupper():
+            return None
+        compared = self.env.frame.module.compared.get((text_of(left), text_of(right.value)), ())
+        return Const(text_of(right)) if len(compared) > 1 else None
 
     def _membership(self, item: ast.expr, op: ast.cmpop, collection: ast.expr) -> Expr | None:
         """`name in names`, for a literal or a variable and a collection of literals; an empty one may be filled later.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from zerograd.core.events import Backward, Event, Excuse, New, Step, Unknown, Update, Zero
+from zerograd.core.events import Backward, Clip, Event, Excuse, New, Step, Unknown, Update, Zero
 from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Flow, Seq, find
@@ -73,6 +73,22 @@ class Effects:
             fields["bare"] = False
         event = self.emitter.event(kind, node, **fields)
         self.emitter.emit(Act(event, whose=keys, anyone=not keys, borrowed=borrowed))
+
+    def clip_by_hand(self, node: ast.AST, owner: Grad, *, bare: bool) -> None:
+        """Code of the project limits these gradients. A function that is called a clip is one where it is called."""
+        event = self.emitter.event(Clip, node, may=owner.some, bare=bare and bool(owner.keys))
+        for function, site in self.nesting.call_sites.items():
+            name = getattr(function, "name", "")
+            if vocabulary.clips(name):
+                event = replace(event, site=site, call=f"{name}()")
+                break
+        self.emitter.emit(Act(event, whose=owner.keys, anyone=not owner.keys))
+
+    def only_clips_by_hand(self, *arms: Flow) -> bool:
+        """Whether a test decides only how, or whether, a function that is called a clip limits gradients."""
+        acts = [act.event for arm in arms for act in find(arm, Act)]
+        sites = self.nesting.call_sites.values()
+        return bool(acts) and all(isinstance(one, Clip) and one.site in sites for one in acts)
 
     def clear(
         self, owner: Value | None, node: ast.AST, *, to_none: bool, bare: bool = False
@@ -264,7 +280,7 @@ class Effects:
             done = acts and any(map(self._is_computed, handed))
             may |= bool(named) or done or any(map(self.has_backward, handed))
         if may:
-            sites = (*self.nesting.call_sites, self.emitter.site(node))
+            sites = (*self.nesting.call_sites.values(), self.emitter.site(node))
             self.nesting.unseen.append(UnseenCall(f"{text_of(node.func)}()", sites))
 
     def _is_computed(self, value: Value) -> bool:

@@ -154,8 +154,8 @@ class Emitter:
         if self.acts > MOST_ACTS:
             raise Cut
         if not self.quiet:
-            sites = self.nesting.call_sites
-            self.nesting.callers.setdefault(act.event.site, set()).add(sites[-1] if sites else None)
+            caller = next(reversed(self.nesting.call_sites.values()), None)
+            self.nesting.callers.setdefault(act.event.site, set()).add(caller)
         self.out.append(self.gate.around(act))
 
     def add(self, flow: Flow) -> None:

@@ -53,10 +53,12 @@ class Nesting:
         """By the place of an act: where the function that it is in was called."""
         self.inlined: set[ast.AST] = set()
         """All functions that were ever called,"""
+        self.hooks: set[ast.AST] = set()
+        """Those of them that may be registered to be called,"""
         self.path_of: dict[ast.AST, str] = {}
         """and the file that each of them is in."""
-        self.call_sites: list[Site] = []
-        """Where the functions that are being read were called, the outermost first."""
+        self.call_sites: dict[ast.AST, Site] = {}
+        """By function that is being read: where it was called. The outermost comes first."""
         self.unseen: list[UnseenCall] = []
         """The calls that were not followed, and that may run a backward."""
         self.forwards: dict[int, set[Key]] = {}

@@ -127,7 +127,10 @@ class Expressions:
                     return value
             first = owner.items[0][1] if owner.items else NOTHING
             classes = all(isinstance(value, Klass) for _, value in owner.items)
-            return first if classes else NOTHING  # a registry: one of them is as good as another
+            if classes:
+                return first  # a registry: one of them is as good as another
+            others = [value for name, value in owner.items if name == "?"]
+            return mix(others) if others else NOTHING  # `{**batch}["x"]` is data of the batch
         if isinstance(owner, Thing):
             text = repr(key.value) if isinstance(key, Lit) else text_of(node.slice)
             if not isinstance(key, Lit) and owner.key.item(text) not in self.env.heap:

@@ -240,6 +240,7 @@ class Functions:
             or self._holds_what_steps(fn)
             or self._calls_by_name(fn, arguments)
             or self._keeps(fn, arguments)
+            or self._counts(fn)
             or self._hands_on(fn, arguments)
             or (bool(facts.returns) and any(map(self.known.is_optimizer, arguments)))
         )
@@ -268,11 +269,11 @@ class Functions:
             return replace(result, divided=None) if facts.divides or left_open else result
         self._decorate(fn, node, arguments)
         values, aliases, tests = self._bind(fn, node, arguments)
-        self.nesting.call_sites.append(self.emitter.site(node))
+        self.nesting.call_sites[fn.node] = self.emitter.site(node)
         try:
             returned = self.activations.enter(fn, values, aliases, tests)
         finally:
-            self.nesting.call_sites.pop()
+            del self.nesting.call_sites[fn.node]
         if self.activations.answer is not None:
             self.nesting.answers[node] = self.activations.answer
         if isinstance(returned, Origin):
@@ -389,6 +390,15 @@ class Functions:
             return False
         facts = fn.module.facts[fn.node]
         return ("append" in facts.called or bool(facts.stored)) and any(map(self._steps, arguments))
+
+    def _counts(self, fn: Fn) -> bool:
+        """Whether a method changes a count of its object that a test reads, here or in the file of its class."""
+        if not isinstance(fn.owner, Thing) or fn.klass is None:
+            return False
+        counted = fn.module.counts_of(fn.node)
+        return bool(counted) and not counted.isdisjoint(
+            fn.module.tested | self.env.frame.module.tested
+        )
 
     def _hands_on(self, fn: Fn, arguments: list[Value]) -> bool:
         """Whether a function is handed an optimizer, and calls a function that it is handed or finds in a collection."""

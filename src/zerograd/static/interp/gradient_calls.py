@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.events import Assign, Clip, Unknown, Unscale, Zero
+from zerograd.core.events import Assign, Unknown, Unscale, Zero
+from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import walk
@@ -298,11 +299,13 @@ class ParameterCalls:
                 effects.clear(owner, node, to_none=False, bare=bare)
             return owner
         if func.attr in ("clamp_", "clip_"):
-            effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare)
+            effects.clip_by_hand(node, owner, bare=bare)
         elif func.attr in ("add_", "sub_"):
             effects.act_on(Assign, node, owner.keys, adds=True, bare=bare and not owner.some)
+        elif func.attr == "div_" and _WORLD_SIZE.search(text_of(node)):
+            pass  # the ranks have added their gradients: the mean has the scale of the sum
         elif func.attr in ("div_", "mul_") and self._clips(arguments, owner):
-            effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare and not owner.some)
+            effects.clip_by_hand(node, owner, bare=bare and not owner.some)
         elif func.attr in ("div_", "mul_", "copy_", "set_"):
             assigns = func.attr in ("copy_", "set_")
             effects.act_on(
@@ -441,6 +444,7 @@ class ParameterCalls:
         return False
 
 
+_WORLD_SIZE = pattern(r"world_size(\(\))?\)$")
 _COPIES = frozenset({"clone", "to", "float", "double", "half", "bfloat16", "cpu", "numpy"})
 """Methods of a gradient that give a tensor of its own: clearing the gradient does not change it."""
 

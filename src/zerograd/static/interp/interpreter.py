@@ -90,6 +90,7 @@ class Interpreter:
         from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, ParameterCalls
         from zerograd.static.interp.library_calls import BuiltinCalls, LibraryCalls
         from zerograd.static.interp.loops import Comprehensions, Loops
+        from zerograd.static.interp.registered_hooks import RegisteredHooks
         from zerograd.static.interp.statements import Statements
         from zerograd.static.interp.step_calls import StepCalls
 
@@ -122,9 +123,10 @@ class Interpreter:
         )
         builtins = BuiltinCalls(evaluator, objects, parameters)
         libraries = LibraryCalls(evaluator, effects, constructors, frameworks, steps, builtins)
+        hooks = RegisteredHooks(env, emitter, nesting, functions)
         calls = Calls(
-            env, nesting, evaluator, names, classes, objects, graph, effects, constructors, functions,
-            frameworks, parameters, clears, backwards, steps, libraries,
+            env, emitter, nesting, evaluator, names, classes, objects, graph, effects, constructors,
+            functions, frameworks, parameters, clears, backwards, steps, libraries, hooks,
         )  # fmt: skip
         assignments = Assignments(
             env, emitter, known, evaluator, objects, conditions, effects, parameters

@@ -196,7 +196,9 @@ class Statements:
         mode.some = some
         after_else, frame.env = frame.env, before
         self.effects.excuse_bypass(then, orelse)
-        if _does_something(then) or _does_something(orelse):
+        if self.effects.only_clips_by_hand(then, orelse):
+            self.emitter.add(Seq((then, orelse)))
+        elif _does_something(then) or _does_something(orelse):
             alt = Alt(test, then, orelse, self.emitter.site(node.test))
             alt.exists = self.conditions.exists_check(node.test)
             self.emitter.add(alt)

@@ -107,6 +107,20 @@ def one_runs_backward(path: str, names: Collection[str]) -> bool:
     return any(not wanted.isdisjoint(_backwards(file)) for file in files)
 
 
+def files_that_clip_in(path: str, name: str) -> list[str]:
+    """The files of the project with a function of this name that clips gradients; none if one only unscales them."""
+    wanted = name.encode()
+    files, _ = _project_files(path)
+    clipping = [file for file in files if wanted in _named(_CLIPPING, file, b"clip", _CLIP)]
+    if any(
+        wanted in _named(_UNSCALING, file, b"unscale", _UNSCALE)
+        for file in (files if clipping else ())
+        if file not in clipping
+    ):
+        return []
+    return clipping
+
+
 def files_that_call(path: str, name: str) -> list[str]:
     """The other files of the project that call something of this name, which begins with a capital letter."""
     own = os.path.abspath(path)
@@ -141,12 +155,17 @@ def _backwards(path: str) -> frozenset[bytes]:
     They are few: those of all files are kept, while the pieces of a project with 2,000 files are not. That takes
     a script of such a project from 12 s to 1 s.
     """
+    return _named(_BACKWARDS, path, b"backward", _BACKWARD)
 
-    def named(data: bytes) -> frozenset[bytes]:
-        pieces = _functions(data) if b"backward" in data else ()
-        return frozenset(name for name, text in pieces if _BACKWARD.search(text))
 
-    return _known_of(_BACKWARDS, path, named)
+def _named(memory: _Words, path: str, word: bytes, wanted: re.Pattern[bytes]) -> frozenset[bytes]:
+    """The functions of a file whose text has a pattern in it, which has this word in it."""
+
+    def read(data: bytes) -> frozenset[bytes]:
+        pieces = _functions(data) if word in data else ()
+        return frozenset(name for name, text in pieces if wanted.search(text))
+
+    return _known_of(memory, path, read)
 
 
 def _known_of(
@@ -208,6 +227,17 @@ def is_class(path: str, name: str) -> bool:
     """Whether a file of the project defines a class of this name."""
     pattern = re.compile(rb"^class[ \t]+%s\b" % name.encode(), re.MULTILINE)
     return any(data is not None and pattern.search(data) for data in _others(path, name))
+
+
+def files_that_define(path: str, name: str) -> list[str]:
+    """The files of the project that define a function of this name."""
+    found = []
+    wanted = b"def %s(" % name.encode()
+    for file in _project_files(path)[0]:
+        with contextlib.suppress(OSError, Unreadable):
+            if os.path.getsize(file) <= LARGEST and wanted in read_bytes(file):
+                found.append(file)
+    return found
 
 
 def _others(path: str, name: str) -> Iterator[bytes | None]:
@@ -310,6 +340,8 @@ _KNOWN: Recent[str, _Known] = Recent(MOST_KNOWN)
 _Words = Recent[str, tuple[tuple[int, int], frozenset[bytes]]]
 _BACKWARDS: _Words = Recent(2 * MOST_FILES)
 _CAPITALS: _Words = Recent(2 * MOST_FILES)
+_CLIPPING: _Words = Recent(2 * MOST_FILES)
+_UNSCALING: _Words = Recent(2 * MOST_FILES)
 
 
 def _functions(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -344,6 +376,8 @@ _DEF = re.compile(rb"(?:async[ \t]+)?def[ \t]+(\w+)")
 _NAMES = re.compile(rb"(?<=\.)\w+|\w+(?=[ \t]*\()")
 _CAPITAL = re.compile(rb"\b([A-Z]\w*)[ \t]*\(")
 _BACKWARD = re.compile(rb"(?<=\.)backward\b|\bbackward(?=[ \t]*\()")
+_CLIP = re.compile(rb"(?:clip_?grad|clip_?norm|grad(?:ient)?s?_?clip)\w*\(")
+_UNSCALE = re.compile(rb"unscale\w*\(")
 _SCALED = re.compile(rb"scaler\w*\.scale\(")
 _HANDED = re.compile(rb"[(,=:\[][ \t\n]*(?:\w+\.)+(\w+)[ \t]*(?:[,)\]}]|$)", re.MULTILINE)
 _VALUE = rb"[(,=:\[][ \t\n]*(?:\w+\.)*%s[ \t]*(?:[,)\]}]|\r?\n|$)"

@@ -19,6 +19,7 @@ from zerograd.static.read.syntax_tree import (
     Function,
     children,
     first_name,
+    nodes,
     parameter_names,
     targets,
     text_of,
@@ -50,6 +51,8 @@ class Module:
     """Attributes that are changed in place."""
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     own: dict[ast.ClassDef, dict[str, Function]] = field(default_factory=dict)
+    changes: dict[ast.AST, set[str]] = field(default_factory=dict)
+    """By method: the counts of its object that it changes."""
 
     @cached_property
     def nodes(self) -> Parents:
@@ -60,6 +63,31 @@ class Module:
     def tested(self) -> set[str]:
         """Names and attributes that a test, a count or a divisor may depend on."""
         return file_index.tested(self.asked, self.facts)
+
+    def counts_of(self, method: ast.AST) -> set[str]:
+        """The attributes that are changed in place somewhere, and that a method gives another value."""
+        known = self.changes.get(method)
+        if known is None:
+            known = self.changes[method] = set()
+            if not self.counted.isdisjoint(attr for _, attr in self.facts[method].attributes):
+                for node in nodes(method):
+                    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+                        given = (one for one in targets(node) if isinstance(one, ast.Attribute))
+                        known.update(one.attr for one in given)
+                known &= self.counted
+        return known
+
+    @cached_property
+    def compared(self) -> dict[tuple[str, str], set[str]]:
+        """By what a test asks for and a class: the members of the class that it is compared with."""
+        found: dict[tuple[str, str], set[str]] = {}
+        for node in nodes(*self.asked):
+            if isinstance(node, ast.Compare) and len(node.comparators) == 1:
+                member = node.comparators[0]
+                if isinstance(member, ast.Attribute) and member.attr.isupper():
+                    key = (text_of(node.left), text_of(member.value))
+                    found.setdefault(key, set()).add(member.attr)
+        return found
 
     @cached_property
     def methods_by_name(self) -> dict[str, list[tuple[ast.ClassDef, Function]]]:

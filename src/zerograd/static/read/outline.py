@@ -399,7 +399,10 @@ def _parts(data: bytes) -> dict[bytes, Section]:
             at = -1
             while blocks[at].indent >= deep:
                 at -= 1
-            blocks[at].lines.append(text)
+            block = blocks[at]
+            block.lines.append(text)
+            if b" for " in text:  # `[update(batch) for batch in loader]`
+                block.part.repeated[block.function] |= _called(text.partition(b" for ")[0])
             continue
         while blocks[-1].indent >= deep:
             closed.append(blocks.pop())

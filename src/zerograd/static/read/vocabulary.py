@@ -126,6 +126,10 @@ def meddles(name: str) -> bool:
     return found and not is_benign(name)
 
 
+HOOK = pattern(r"^(?:on|before|after|pre|post)_[a-z]")
+"""What code that runs hooks by name calls them."""
+
+
 def is_hook(name: str) -> bool:
     """Whether a name only says when a method is called: `on_epoch_end`, but also `on_master`."""
     return _HOOKS.search(name) is not None and _DOES.search(name) is None
@@ -143,11 +147,11 @@ _KEEPS_GRADIENTS = pattern(r"clip|averag|avg|reduce|sync|gather|broadcast|update
 
 
 def clips(name: str) -> bool:
-    """Whether an unseen function of this name clips the gradients of the parameters that it is handed."""
+    """Whether a function of this name clips the gradients of the parameters that it is handed."""
     return _CLIPS.search(name) is not None
 
 
-_CLIPS = pattern(r"(?:^|_)(?:clip_?grad|grad(?:ient)?s?_?clip)")
+_CLIPS = pattern(r"(?:^|_)(?:clip_?(?:grad|norm)|grad(?:ient)?s?_?clip)")
 
 
 def works_on_optimizers(name: str) -> bool:
