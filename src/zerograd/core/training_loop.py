@@ -184,4 +184,4 @@ def joined(loops: list[TrainingLoop]) -> list[TrainingLoop]:
         place = (loop.site.path, loop.site.cell or 0, loop.site.line)
         known = found.get(place)
         found[place] = loop if known is None else known.joined(loop)
-    return [found[place] for place in sorted(found)]
+    return list(map(found.__getitem__, sorted(found)))
