@@ -59,6 +59,45 @@ SAFE = {
         ),
         "        if scaler is not None:\n            scaler.unscale_(optimizer)\n        torch.nn.utils.clip",
     ),
+    "an unscale_ before a clip that shares a line with its if": (
+        (
+            "def train(scaler=None, limit=None):\n    for x in data:\n        optimizer.zero_grad()\n"
+            "        loss = model(x).sum()\n        if scaler is not None:\n            scaler.scale(loss).backward()\n"
+            "        else:\n            loss.backward()\n"
+            "        if limit: torch.nn.utils.clip_grad_norm_(model.parameters(), limit)\n"
+            "        if scaler is not None:\n            scaler.step(optimizer)\n            scaler.update()\n"
+            "        else:\n            optimizer.step()\n"
+        ),
+        "        if scaler is not None:\n            scaler.unscale_(optimizer)\n        if limit: torch.nn.utils.clip",
+    ),
+    "an unscale_ that comes too late, with its if": (
+        (
+            "def train(scaler=None):\n    for x in data:\n        optimizer.zero_grad()\n"
+            "        loss = model(x).sum()\n        if scaler is not None:\n            scaler.scale(loss).backward()\n"
+            "        else:\n            loss.backward()\n"
+            "        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+            "        if scaler is not None:\n            scaler.unscale_(optimizer)\n"
+            "        if scaler is not None:\n            scaler.step(optimizer)\n            scaler.update()\n"
+            "        else:\n            optimizer.step()\n"
+        ),
+        "            scaler.unscale_(optimizer)\n        torch.nn.utils.clip",
+    ),
+    "an early clip goes behind an unscale_ that is inserted": (
+        (
+            "for x in data:\n    optimizer.zero_grad()\n    loss = model(x).sum()\n"
+            "    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    scaler.scale(loss).backward()\n"
+            "    scaler.step(optimizer)\n    scaler.update()\n"
+        ),
+        "    scaler.scale(loss).backward()\n    scaler.unscale_(optimizer)\n    torch.nn.utils.clip",
+    ),
+    "an early clip takes its unscale_ along": (
+        (
+            "for x in data:\n    optimizer.zero_grad()\n    loss = model(x).sum()\n    scaler.unscale_(optimizer)\n"
+            "    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    scaler.scale(loss).backward()\n"
+            "    scaler.step(optimizer)\n    scaler.update()\n"
+        ),
+        "    scaler.scale(loss).backward()\n    scaler.unscale_(optimizer)\n    torch.nn.utils.clip",
+    ),
 }
 
 UNSAFE = {
