@@ -156,6 +156,12 @@ def test_a_report_replaces_no_source_code(here: Path, words: list[str]) -> None:
     assert (here / "train.py").read_text() == FORGOTTEN_ZERO
 
 
+def test_the_output_may_be_named_by_a_dash(here: Path) -> None:
+    write(here, {"train.py": FORGOTTEN_ZERO})
+    assert "ZG101" in zerograd("check", "--output", "-", cwd=here).stdout
+    assert not (here / "-").exists()
+
+
 def test_a_full_disk_is_named(here: Path) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     done = in_a_shell("check >/dev/full", here)

@@ -41,7 +41,12 @@ def add_check_rules(group: argparse._ArgumentGroup) -> None:
 def add_output(group: argparse._ArgumentGroup) -> None:
     """`--format`, `--output` and `--color`."""
     group.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    group.add_argument("--output", metavar="FILE", help="write the report to a file")
+    group.add_argument(
+        "--output",
+        metavar="FILE",
+        type=lambda name: None if name == "-" else name,
+        help="write the report to a file",
+    )
     group.set_defaults(statistics=False)  # only `check` has them
     add_color(group)
 

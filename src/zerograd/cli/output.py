@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from zerograd.core.usage_error import UsageError
 
@@ -61,21 +61,15 @@ def render(report: Report, arguments: argparse.Namespace) -> str:
     return text_of_report
 
 
-def wants_color(arguments: argparse.Namespace) -> bool:
-    """Whether standard output gets colours."""
+def wants_color(arguments: argparse.Namespace, stream: TextIO | None = None) -> bool:
+    """Whether a stream gets colours; without one, the report on standard output or in a file."""
     if arguments.color != "auto":
         return bool(arguments.color == "always")
-    if vars(arguments).get("output"):
-        return False
-    asked = color_of_environment()
-    return sys.stdout.isatty() if asked is None else asked
-
-
-def color_of_environment() -> bool | None:
-    """Whether the environment refuses colours or demands them; None if the terminal decides."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    return True if os.environ.get("FORCE_COLOR") else None
+    if stream is None and vars(arguments).get("output"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream or sys.stdout).isatty()
 
 
 def write(text: str, path: str | None) -> bool:

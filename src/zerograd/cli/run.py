@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zerograd.cli.options import add_exit_zero, add_output, add_rules, number_of, rule_options
-from zerograd.cli.output import COULD_NOT, color_of_environment, render, say, silent
+from zerograd.cli.output import COULD_NOT, render, say, silent, wants_color
 from zerograd.core.usage_error import UsageError
 
 if TYPE_CHECKING:
@@ -163,7 +163,6 @@ def _options(arguments: argparse.Namespace) -> RunOptions:
         what = "a MODULE" if module else "a SCRIPT, or -m MODULE"
         raise UsageError(f"run needs {what}; see zerograd run --help")
     select, ignore = rule_options(arguments)
-    colors = {"always": True, "never": False, "auto": color_of_environment()}
     return RunOptions(
         LaunchTarget(name, tuple(rest), module),
         on=arguments.on,
@@ -172,7 +171,7 @@ def _options(arguments: argparse.Namespace) -> RunOptions:
         output=arguments.output,
         record=arguments.record or _beside(arguments.html),
         live=arguments.live,
-        color=colors[arguments.color],
+        color=wants_color(arguments, sys.stderr),
         quiet=arguments.quiet,
         exit_zero=arguments.exit_zero,
         report_to_stdout=arguments.format != "text",
