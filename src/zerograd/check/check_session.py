@@ -344,7 +344,8 @@ class _Collector:
         self._options = options
         self._without_unknown: dict[Settings, Settings] = {}
         self._selections: dict[object, Selection | None] = {}
-        self._seen: set[tuple[str, object]] = set()
+        self._seen: dict[tuple[str, object], bool] = {}
+        """The findings that were seen, and whether each is certain."""
         self._loops: list[Seen] = []
         self._baseline = None if options.baseline is None else Baseline(options.baseline)
         self._changes = None if options.diff_base is None else _changes(options.diff_base, options)
@@ -368,13 +369,20 @@ class _Collector:
         if result.loops:
             self._loops.append((path, settings, result.loops))
         for finding in result.findings:
-            # Two files that call the same function both have its findings.
+            # Two files that call the same function both have its findings; one may be certain of it.
             same = (finding.code, finding.site)
-            if same in self._seen or not self.wants(finding, settings):
+            certain = self._seen.get(same)
+            if certain or certain is finding.certain or not self.wants(finding, settings):
                 continue
-            self._seen.add(same)
-            if self._is_hidden(finding):
-                continue
+            self._seen[same] = finding.certain
+            if certain is None:
+                if self._is_hidden(finding):
+                    continue
+            else:
+                kept = [one for one in self.report.findings if (one.code, one.site) != same]
+                if len(kept) == len(self.report.findings):
+                    continue  # it is hidden
+                self.report.findings[:] = kept
             level = self._level(finding, settings)
             self.failed |= self._fails(finding, level, settings)
             if not self._options.repair and (finding.fix is not None or finding.refused):

@@ -16,8 +16,8 @@ _USE = pattern(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(|\boptim\b")
 """An optimizer that is made should step, too."""
 _SCALER = pattern(rb"scaler\s*\(\s*loss|(?:Grad|Loss|Native|Apex|Amp)\w*Scaler\s*\(")
 """Callable scalers run backward and step in one call that names neither."""
-_OPTIMIZER = pattern(rb"opt\w*\.step\s*\(")
-"""An optimizer is stepped here, and filled and cleared in other files."""
+_OPTIMIZER = pattern(rb"(?:opt|scaler)\w*\.step\s*\(")
+"""An optimizer is stepped here, perhaps by a scaler, and filled and cleared in other files."""
 _HOOK = pattern(
     rb"def[ \t]+(?:(?:on|before|after)_\w+|training_step|compute_loss|batch_end)[ \t]*\(self"
 )
