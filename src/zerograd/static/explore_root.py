@@ -173,10 +173,14 @@ class RootSearch:
             if allowed or not windows:
                 self.explore_program(flow, program.flow, allowed, subject)
         if accumulates is not None:
-            flow, windows = self.seen_by(subject, others, accumulates)
+            flow, windows = self.seen_by(subject, others, accumulates.flow)
             # The step that is left out may be the one that uses the remainder.
-            windows = tuple(replace(window, ends_seen=False) for window in windows)
-            self.explore_program(flow, accumulates, windows, subject)
+            windows = tuple(
+                replace(window, ends_seen=False)
+                for window in windows
+                if accumulates.runs_with(window)
+            )
+            self.explore_program(flow, accumulates.flow, windows, subject)
 
     def explore_program(
         self, flow: Flow, program: Flow, windows: tuple[WindowTrial, ...], subject: SubjectKeys
