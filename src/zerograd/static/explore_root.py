@@ -396,7 +396,7 @@ class RootSearch:
             if isinstance(act.event, Unknown) and act.event.call and not act.inside
             for key in act.whose
         }
-        if self.module.facts[self.module.tree].grads:
+        if self.module.facts[self.module.tree].may_use_gradients:
             return
         self.doubts.own_backwards = None
         for key, site in known.made.items():
@@ -420,8 +420,8 @@ class RootSearch:
 
     @cached_property
     def reads_gradients(self) -> bool:
-        """Whether a function that was followed, in whatever file, mentions a gradient."""
-        return any(facts.grads for _, _, facts in self.root.interpreter.followed())
+        """Whether a function that was followed, in whatever file, may use gradients without a step."""
+        return any(facts.may_use_gradients for _, _, facts in self.root.interpreter.followed())
 
 
 def _is_in(site: Site, around: Site) -> bool:

@@ -25,6 +25,10 @@ def test_what_is_made_of_a_loss_that_is_used_is_no_unused_loss(shown: str) -> No
     assert not unused(f"loss = model(x).mean()\n{shown}\nloss.backward()\noptimizer.step()")
 
 
+def test_what_a_call_of_a_backward_gives_back_is_no_unused_loss() -> None:
+    assert not unused("loss = backward()\noptimizer.step()\nprint(loss)")
+
+
 def test_a_loss_is_unused_beside_another_one_that_is_used() -> None:
     body = "loss = model(x).mean()\nother_loss = judge(x).mean()\nloss.backward()\noptimizer.step()"
     assert unused(body) == "other_loss = judge(x).mean()"

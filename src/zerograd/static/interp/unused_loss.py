@@ -87,7 +87,7 @@ def idle_loss(
     parts: list[tuple[str, str, ast.AST]] = []
     bare: ast.AST | None = None
     for node in nodes(around):
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.Assign) and not any(map(_is_backward, calls_in(node.value))):
             for name in _stored(node.targets):
                 if isinstance(_whole(node.value), _COMPUTED) and not _is_collection(node.value):
                     assigned[name] = node
