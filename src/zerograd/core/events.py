@@ -234,6 +234,8 @@ class Step(Event):
     """Of another optimizer, which shares parameters with this one."""
     whole: bool = False
     """The other optimizer steps the same parameters as this one."""
+    ahead: bool = False
+    """It only looks ahead: the next step puts back what it has moved."""
     through: bool | None = None
     """Whether the other subject's gradients came through this one; None where that is not known."""
     fed: bool = True

@@ -7,6 +7,8 @@ micro-batch but the last, and around its forward, where DDP reads it. A loss tha
 `model.module` instead of `model` is not synchronised at all. Under FSDP2
 (`set_requires_gradient_sync(False)`), gradients that were not synchronised do not even reach the step.
 
+A first step of sharpness-aware minimisation is no mistake: each rank looks ahead with gradients of its own.
+
 `check` reads `no_sync()`. What is computed with `model.module`, and FSDP2's switch, only a run shows.
 
 Fix: none. You have to decide where the window ends.
@@ -53,7 +55,7 @@ _HELP = {
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Step) or event.foreign or event.part or event.may:
+    if not isinstance(event, Step) or event.foreign or event.part or event.may or event.ahead:
         return None
     backward = before.local
     if backward is None:

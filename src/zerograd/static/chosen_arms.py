@@ -68,24 +68,35 @@ def programs(flow: Flow, key: Key) -> list[ChosenProgram]:
     return found if len(found) > 1 else []
 
 
-def accumulating(flow: Flow, key: Key) -> Flow | None:
+def accumulating(flow: Flow, key: Key) -> ChosenProgram | None:
     """The program that accumulates, if a test chooses in the loop between that and a step in each batch."""
     counting = Counting.of(flow)
     if not any(isinstance(part, Alt) and counting.lengths(part.test) for part in walk(flow)):
         return None
-    found = _paced_arms(flow, key, counting, in_loop=False)
-    return found if _steps(found).get(key) != _steps(flow).get(key) else None
+    choices: list[tuple[Expr, bool]] = []
+    found = _paced_arms(flow, key, counting, choices, in_loop=False)
+    if _steps(found).get(key) == _steps(flow).get(key):
+        return None
+    settled = {fact: value for choice in choices for fact, value in logic.facts(*choice)}
+    return ChosenProgram(_agreeing(found, settled, False), tuple(choices))
 
 
-def _paced_arms(part: Flow, key: Key, counting: Counting, *, in_loop: bool) -> Flow:
-    """The flow in which a test in a loop has only its arm that accumulates, if the other one does not."""
+def _paced_arms(
+    part: Flow, key: Key, counting: Counting, choices: list[tuple[Expr, bool]], *, in_loop: bool
+) -> Flow:
+    """The flow in which a test in a loop has only its arm that accumulates, if the other one does not.
+
+    `choices` gets these tests, and how they come out.
+    """
     if isinstance(part, Alt) and in_loop and not logic.reads(part.test) & counting.counters:
         paced = [_is_paced(arm, key, counting) for arm in (part.then, part.orelse)]
         if True in paced and False in paced:
-            chosen = part.then if paced[0] else part.orelse
-            return _paced_arms(chosen, key, counting, in_loop=in_loop)
+            truth = paced[0] is True
+            choices.append((part.test, truth))
+            chosen = part.then if truth else part.orelse
+            return _paced_arms(chosen, key, counting, choices, in_loop=in_loop)
     in_loop = in_loop or isinstance(part, Loop)
-    return rebuild(part, lambda inner: _paced_arms(inner, key, counting, in_loop=in_loop))
+    return rebuild(part, lambda inner: _paced_arms(inner, key, counting, choices, in_loop=in_loop))
 
 
 def _is_paced(arm: Flow, key: Key, counting: Counting) -> bool | None:

@@ -173,10 +173,14 @@ class RootSearch:
             if allowed or not windows:
                 self.explore_program(flow, program.flow, allowed, subject)
         if accumulates is not None:
-            flow, windows = self.seen_by(subject, others, accumulates)
+            flow, windows = self.seen_by(subject, others, accumulates.flow)
             # The step that is left out may be the one that uses the remainder.
-            windows = tuple(replace(window, ends_seen=False) for window in windows)
-            self.explore_program(flow, accumulates, windows, subject)
+            windows = tuple(
+                replace(window, ends_seen=False)
+                for window in windows
+                if accumulates.runs_with(window)
+            )
+            self.explore_program(flow, accumulates.flow, windows, subject)
 
     def explore_program(
         self, flow: Flow, program: Flow, windows: tuple[WindowTrial, ...], subject: SubjectKeys
@@ -393,7 +397,7 @@ class RootSearch:
             if isinstance(act.event, Unknown) and act.event.call and not act.inside
             for key in act.whose
         }
-        if self.module.facts[self.module.tree].grads:
+        if self.module.facts[self.module.tree].may_use_gradients:
             return
         self.doubts.own_backwards = None
         for key, site in known.made.items():
@@ -417,8 +421,8 @@ class RootSearch:
 
     @cached_property
     def reads_gradients(self) -> bool:
-        """Whether a function that was followed, in whatever file, mentions a gradient."""
-        return any(facts.grads for _, _, facts in self.root.interpreter.followed())
+        """Whether a function that was followed, in whatever file, may use gradients without a step."""
+        return any(facts.may_use_gradients for _, _, facts in self.root.interpreter.followed())
 
 
 def _is_in(site: Site, around: Site) -> bool:

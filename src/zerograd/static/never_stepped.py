@@ -74,8 +74,8 @@ def never_stepped(module: Module, project: Project) -> Iterator[End]:
         return
     if not module.imports_torch or not registry.MANAGING.isdisjoint(module.packages):
         return
-    if any(name.startswith("register_") and name.endswith("hook") for name in whole.called):
-        return  # a hook may step
+    if any("hook" in name for name in whole.called):
+        return  # a hook may step, or use gradients
     makes = any(_is_optimizer(name, module) for name in whole.calls) and not _are_stepped(module)
     cleared: set[str] = set()
     """The last names of what the file calls an optimizer, and clears, and never steps by that name."""

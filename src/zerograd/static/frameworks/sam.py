@@ -6,7 +6,7 @@ from zerograd.static.frameworks.table import Clears, Framework, LibraryCall, Ste
 
 TABLE = Framework(
     calls=[
-        LibraryCall("first_step", Steps(), Clears(flag="zero_grad")),
+        LibraryCall("first_step", Steps(ahead=True), Clears(flag="zero_grad")),
         LibraryCall("second_step", Steps(), Clears(flag="zero_grad")),
     ],
 )

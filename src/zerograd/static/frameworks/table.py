@@ -85,13 +85,20 @@ class Steps:
     """Steps an optimizer."""
 
     def __init__(
-        self, whose: Whose = Whose.OWNER, *, scaled: bool | None = False, when: Iterable[str] = ()
+        self,
+        whose: Whose = Whose.OWNER,
+        *,
+        scaled: bool | None = False,
+        when: Iterable[str] = (),
+        ahead: bool = False,
     ) -> None:
         self.whose = whose
         self.scaled = scaled
         """Whether it unscales the gradients for it; None: it may."""
         self.when = tuple(when)
         """The keywords of a test that decides; without it, it always steps."""
+        self.ahead = ahead
+        """Whether the next step puts back what it has moved."""
 
 
 class Clears:

@@ -182,14 +182,15 @@ class Effects:
         *,
         scaled: bool | None = False,
         scaler: Key | None = None,
+        ahead: bool = False,
     ) -> None:
-        """A step of the optimizer with this key; `scaled` if a scaler runs it."""
+        """A step of the optimizer with this key; `scaled` if a scaler runs it, `ahead` if it only looks ahead."""
         if key.is_called:
             self.unknown(node, key.caller, NotFollowed.UNSEEN_STEP)
             return
         self.known.roles.setdefault(key, Role.OPTIMIZER)
         self.scales |= bool(scaled)
-        event = self.emitter.event(Step, node, scaled=scaled)
+        event = self.emitter.event(Step, node, scaled=scaled, ahead=ahead)
         named = _named(node, key, scaled)
         self.emitter.emit(Act(event, whose=frozenset({key}), subject=named, scaler=scaler))
         if key in self.known.kept:

@@ -233,7 +233,7 @@ class FrameworkCalls:
         scaler = _scaler(owner) if effect.scaled else None
         scaled = None if self._is_disabled(owner) else effect.scaled
         if test is None:
-            self.effects.step(node, key, scaled=scaled, scaler=scaler)
+            self.effects.step(node, key, scaled=scaled, scaler=scaler, ahead=effect.ahead)
             return
         out = self.emitter.divert()
         self.effects.step(node, key, scaled=scaled, scaler=scaler)

@@ -281,6 +281,8 @@ class Objects:
                 method = base.method(attr)
                 if method is not None:
                     return Fn(method, base.module, attr, None, None, base)
+                if inner := base.inner(attr):
+                    return inner
         return NOTHING
 
     def of_object(self, owner: Thing, attr: str) -> Value:
@@ -350,6 +352,8 @@ class Objects:
                     if _is_property(method):
                         return self.property_value(owner, base, method)
                     return Fn(method, base.module, attr, owner, None, base)
+                if inner := base.inner(attr):
+                    return inner
                 value = self.assigned(owner, base, attr)
                 # An attribute that is empty in one class may get its value in a method of another one.
                 if value is not None and value != Lit(None):

@@ -87,7 +87,7 @@ def idle_loss(
     parts: list[tuple[str, str, ast.AST]] = []
     bare: ast.AST | None = None
     for node in nodes(around):
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.Assign) and not any(map(_is_backward, calls_in(node.value))):
             for name in _stored(node.targets):
                 if isinstance(_whole(node.value), _COMPUTED) and not _is_collection(node.value):
                     assigned[name] = node
@@ -114,8 +114,27 @@ def idle_loss(
         later = _after(around, step)
         losses = {name: node for name, node in losses.items() if node not in later}
     used = _Uses(around, silent).used() if losses else set()
+    used |= _made_of(losses.keys() & used, around)
     idle = [node for name, node in losses.items() if name not in used]
     return max(idle, key=lambda node: getattr(node, "lineno", 0)) if idle else None
+
+
+def _made_of(losses: set[str], around: ast.AST) -> set[str]:
+    """Some losses, and the variables that they are a part of: `shown = loss.item()` is no loss of its own."""
+    reads = []
+    for node in nodes(around):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            stored = {
+                one.id
+                for one in nodes(node)
+                if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+            }
+            loaded = {one.id for one in nodes(node.value) if isinstance(one, ast.Name)}
+            reads.append((stored, loaded))
+    made = losses
+    while more := {name for names, loaded in reads if loaded & made for name in names} - made:
+        made = made | more
+    return made
 
 
 def _after(around: ast.AST, line: int) -> set[ast.AST]:

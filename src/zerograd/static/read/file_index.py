@@ -93,6 +93,11 @@ class Facts:
         )
 
     @cached_property
+    def may_use_gradients(self) -> bool:
+        """Whether it mentions a gradient, or a hook, which may use gradients."""
+        return self.grads or any("hook" in name for name in self.called)
+
+    @cached_property
     def runs_backward(self) -> bool:
         """Whether it calls a backward."""
         return not self.called.isdisjoint(("backward", "manual_backward"))

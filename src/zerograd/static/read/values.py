@@ -37,6 +37,11 @@ class Klass:
         """The class's own method of this name."""
         return self.module.methods_of(self.node).get(name)
 
+    def inner(self, name: str) -> Klass | None:
+        """The class of this name in its body."""
+        found = (one for one in self.node.body if isinstance(one, ast.ClassDef))
+        return next((Klass(one, self.module, name) for one in found if one.name == name), None)
+
 
 @dataclass(frozen=True)
 class Thing:
