@@ -169,9 +169,15 @@ def test_a_full_disk_is_named(here: Path) -> None:
     assert done.stderr == "zerograd: the output cannot be written: no space is left on the device\n"
 
 
-def in_a_shell(words: str, here: Path) -> subprocess.CompletedProcess[str]:
+def test_a_directory_that_is_gone_is_said(here: Path) -> None:
+    done = in_a_shell("check", here, before="mkdir gone; cd gone; rmdir ../gone; ")
+    assert done.returncode == 2
+    assert done.stderr == "zerograd: the current directory is gone; change into another one\n"
+
+
+def in_a_shell(words: str, here: Path, before: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        f"{sys.executable} -m zerograd {words}",
+        f"{before}{sys.executable} -m zerograd {words}",
         shell=True,
         cwd=here,
         env=environment(here / ".cache"),

@@ -80,7 +80,11 @@ def _run_command(arguments: Sequence[str], strictness: dict[str, str]) -> int:
             raise UsageError(
                 f"{path} is source code, which a report would replace; name another file"
             )
-    detail(f"{__version__}, Python {sys.version.split()[0]}, in {os.getcwd()}", options)
+    try:
+        here = os.getcwd()
+    except OSError:
+        raise UsageError("the current directory is gone; change into another one") from None
+    detail(f"{__version__}, Python {sys.version.split()[0]}, in {here}", options)
     start = time.monotonic()
     code: int = command.run(options)
     with contextlib.suppress(OSError, ValueError):  # a script may have closed its standard error
