@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from zerograd.core.events import Site, Step, Unknown, Update, Zero
 from zerograd.explore import logic
@@ -43,13 +44,15 @@ def _guards(flow: Flow) -> Iterator[Alt]:
             yield alt
 
 
-def _tests(flow: Flow, after: Sequence[Flow] = ()) -> Iterator[tuple[Alt, Sequence[Flow]]]:
+def _tests(flow: Flow, after: Sequence[Sequence[Flow]] = ()) -> Iterator[tuple[Alt, list[Flow]]]:
     """The tests of a flow, each with what it decides about: its arms, and what comes after if one of them leaves."""
     if isinstance(flow, Seq):
         for index, item in enumerate(flow.items):
-            yield from _tests(item, (*flow.items[index + 1 :], *after))
+            if not isinstance(item, (Emit, Set)):
+                yield from _tests(item, (flow.items[index + 1 :], *after))
     elif isinstance(flow, Alt):
-        yield flow, (flow.then, flow.orelse, *(after if leaves_by(flow.then) is not None else ()))
+        rest = after if leaves_by(flow.then) is not None else ()
+        yield flow, [flow.then, flow.orelse, *chain.from_iterable(rest)]
         yield from _tests(flow.then, after)
         yield from _tests(flow.orelse, after)
     else:

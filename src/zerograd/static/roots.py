@@ -368,6 +368,8 @@ def _repeated(fn: Fn, callees: list[Fn], graph: CallGraph) -> list[Fn]:
         for method in graph.classes.methods(base)
     ]
     called = _called_in_loops(fn)
+    if any(inner.module.facts[inner.node].steps for inner in callees):
+        called |= _called_for_each(fn)
     for inner in callees:
         if not inner.module.facts[inner.module.tree].mentions:
             called |= _called_in_loops(inner)
@@ -428,15 +430,20 @@ def _is_wrapper(method: Fn) -> bool:
     )
 
 
+def _called_for_each(fn: Fn) -> frozenset[str]:
+    """What a function calls for each item of a comprehension: `[update(batch) for batch in loader]`."""
+    each = (one.elt for one in nodes(fn.node) if isinstance(one, (ast.ListComp, ast.GeneratorExp)))
+    return frozenset(map(called_name, calls_in(*each)))
+
+
 def _called_in_loops(fn: Fn) -> frozenset[str]:
     facts = fn.module.facts[fn.node]
     if facts.repeated is None:
-        each = (
-            one.elt for one in nodes(fn.node) if isinstance(one, (ast.ListComp, ast.GeneratorExp))
-        )
-        repeated = [*(part for loop in outer_loops(fn.node) for part in loop.body), *each]
         calls = [
-            call for call in calls_in(*repeated) if isinstance(call.func, (ast.Name, ast.Attribute))
+            call
+            for loop in outer_loops(fn.node)
+            for call in calls_in(*loop.body)
+            if isinstance(call.func, (ast.Name, ast.Attribute))
         ]
         named = (call.args[0] for call in calls if call.args)
         facts.repeated = frozenset(

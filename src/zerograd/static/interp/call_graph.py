@@ -247,7 +247,8 @@ class CallGraph:
             found = [
                 Fn(method, module, name, None, None, Klass(klass, module))
                 for module in map(
-                    self.names.project.opened, callers.files_that_define(self.top.path, name)
+                    self.names.project.opened,
+                    callers.files_that_define_beside_step(self.top.path, name),
                 )
                 if module is not None
                 for klass, method in module.methods_named(name)
@@ -451,15 +452,18 @@ class CallGraph:
 
 def _hook_named(node: ast.Call) -> str | None:
     """The hook that a call runs: its own name, or what it is handed, if that is the name of a hook."""
-    names = []
-    if isinstance(node.func, ast.Attribute) and text_of(node.func.value) not in ("self", "super()"):
-        names.append(node.func.attr)
+    func = node.func
+    if isinstance(func, ast.Attribute) and vocabulary.names_hook(func.attr):
+        return None if text_of(func.value) in ("self", "super()") else func.attr
     for one in arguments(node):
         if isinstance(one, ast.Constant) and isinstance(one.value, str):
-            names.append(one.value)
+            if vocabulary.names_hook(one.value):
+                return one.value
         elif isinstance(one, ast.Attribute) and one.attr in ("name", "value"):
-            names.append(last_name(text_of(one.value)))
-    return next(filter(vocabulary.HOOK.search, names), None)
+            member = last_name(text_of(one.value))
+            if vocabulary.names_hook(member):
+                return member
+    return None
 
 
 def _is_of_library(klass: ast.ClassDef, module: Module) -> bool:

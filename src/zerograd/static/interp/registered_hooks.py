@@ -48,7 +48,7 @@ class RegisteredHooks:
 def _handed(node: ast.Call) -> ast.Call:
     """The call of a hook: with what the call hands over, or with the object that is asked to run its hooks."""
     func = node.func
-    if isinstance(func, ast.Attribute) and not vocabulary.HOOK.search(func.attr):
+    if isinstance(func, ast.Attribute) and not vocabulary.names_hook(func.attr):
         made = ast.Call(func, [func.value], [])
         return ast.copy_location(made, node)
     return node

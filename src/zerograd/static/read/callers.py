@@ -229,15 +229,15 @@ def is_class(path: str, name: str) -> bool:
     return any(data is not None and pattern.search(data) for data in _others(path, name))
 
 
-def files_that_define(path: str, name: str) -> list[str]:
-    """The files of the project that define a function of this name."""
-    found = []
-    wanted = b"def %s(" % name.encode()
-    for file in _project_files(path)[0]:
-        with contextlib.suppress(OSError, Unreadable):
-            if os.path.getsize(file) <= LARGEST and wanted in read_bytes(file):
-                found.append(file)
-    return found
+def files_that_define_beside_step(path: str, name: str) -> list[str]:
+    """The files of the project that define a function of this name, and a step."""
+    wanted = name.encode()
+    files, _ = _project_files(path)
+    return [file for file in files if wanted in _known_of(_STEPPING, file, _defined_beside_step)]
+
+
+def _defined_beside_step(data: bytes) -> frozenset[bytes]:
+    return frozenset(_DEF.findall(data)) if b"def step(" in data else frozenset()
 
 
 def _others(path: str, name: str) -> Iterator[bytes | None]:
@@ -342,6 +342,7 @@ _BACKWARDS: _Words = Recent(2 * MOST_FILES)
 _CAPITALS: _Words = Recent(2 * MOST_FILES)
 _CLIPPING: _Words = Recent(2 * MOST_FILES)
 _UNSCALING: _Words = Recent(2 * MOST_FILES)
+_STEPPING: _Words = Recent(2 * MOST_FILES)
 
 
 def _functions(data: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -126,8 +126,9 @@ def meddles(name: str) -> bool:
     return found and not is_benign(name)
 
 
-HOOK = pattern(r"^(?:on|before|after|pre|post)_[a-z]")
-"""What code that runs hooks by name calls them."""
+def names_hook(name: str) -> bool:
+    """Whether code that runs hooks by name would call one so."""
+    return name.startswith(("on_", "before_", "after_", "pre_", "post_")) and name.isidentifier()
 
 
 def is_hook(name: str) -> bool:
