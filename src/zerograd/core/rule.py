@@ -42,8 +42,6 @@ class Violation(Record):
     """What a run says of its steps that break the rule, where they are not reported."""
     reported: bool = True
     """False if it is worth no more than the remark."""
-    proven: bool = False
-    """Whether what was seen leaves no doubt: a backward that fills other optimizers changes nothing."""
 
 
 class Windows(Enum):
