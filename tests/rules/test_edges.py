@@ -117,7 +117,6 @@ EMPTY = Violation(
     "no gradients",
     notes((1, "cleared here"), (7, "nothing uses this loss")),
     "call backward() on the loss before step()",
-    proven=True,
 )
 REPEATED = Violation(
     at(9),
@@ -462,7 +461,6 @@ BROKEN = {
             EMPTY,
             message="step() has no gradients to use: no backward() runs between the clear and the step",
             notes=(),
-            proven=False,
         ),
     ),
     "a step of new parameters again": Broken(
@@ -472,7 +470,6 @@ BROKEN = {
             EMPTY,
             message="step() has no gradients to use: no backward() runs between the clear and the step",
             notes=(),
-            proven=False,
         ),
     ),
     "a step without a backward in its loop": Broken(
@@ -493,7 +490,6 @@ BROKEN = {
             EMPTY,
             message="step() has no gradients to use: no backward() runs between the clear and the step",
             notes=notes((1, "cleared here")),
-            proven=False,
         ),
     ),
     "a second step": Broken("ZG105", (BACKWARD, STEP, Step(at(9))), REPEATED),

@@ -82,6 +82,7 @@ def _steps() -> Made:
             made.append(replace(event, length=length, guard=guard, idle_loss=at(62)))
     made += [Step(at(51), foreign=True, part=True, scaled=scaled) for scaled in FLAGS]
     made.append(Step(at(52), foreign=True, part=True, whole=True))
+    made.append(Step(at(52), ahead=True))
     made += [Step(at(52), fed=False, again=True), Step(at(52), length=2)]
     for leaked, through in product(FLAGS, (None, False, True)):
         made.append(Step(at(54), leaked=leaked, measured=Measured(5.0, 8.0) if through else None))

@@ -43,8 +43,6 @@ class Violation(Record):
     """What the summary of a run says about steps that break the rule and are not reported."""
     reported: bool = True
     """False if only the remark is printed."""
-    proven: bool = False
-    """Whether it stays certain where a backward runs that fills other optimizers."""
 
 
 class Windows(Enum):

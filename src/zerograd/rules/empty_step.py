@@ -53,7 +53,6 @@ def check(before: State, event: Event) -> Violation | None:
         label="no gradients",
         notes=tuple(notes),
         help="call backward() on the loss before step()",
-        proven=event.idle_loss is not None,
     )
 
 

@@ -295,8 +295,6 @@ def _scales(arm: Flow) -> set[bool | None]:
 
 def _other_backward(violation: Violation, own: frozenset[Site], flow: Flow) -> str:
     """A backward that runs where one is missed, and is taken to reach other optimizers only."""
-    if violation.proven:
-        return ""
     for act in _between(*_gap(violation), flow):
         if isinstance(act.event, Backward) and act.event.site not in own:
             return f"`{act.event.call}` in line {act.event.site.line} reaches it, too"

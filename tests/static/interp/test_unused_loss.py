@@ -32,3 +32,11 @@ def test_what_a_call_of_a_backward_gives_back_is_no_unused_loss() -> None:
 def test_a_loss_is_unused_beside_another_one_that_is_used() -> None:
     body = "loss = model(x).mean()\nother_loss = judge(x).mean()\nloss.backward()\noptimizer.step()"
     assert unused(body) == "other_loss = judge(x).mean()"
+
+
+def test_a_loss_is_unused_although_it_comes_from_the_gradients_of_another_one() -> None:
+    inner = "inner_loss = model(x).mean()\nw = w - grad(inner_loss, w)"
+    assert (
+        unused(f"{inner}\nouter_loss = (w * x).mean()\noptimizer.step()")
+        == "outer_loss = (w * x).mean()"
+    )

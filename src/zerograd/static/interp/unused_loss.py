@@ -120,19 +120,22 @@ def idle_loss(
 
 
 def _made_of(losses: set[str], around: ast.AST) -> set[str]:
-    """Some losses, and the variables that they are a part of: `shown = loss.item()` is no loss of its own."""
+    """Some losses, and the variables that are computed from them alone: `shown = loss.item()` is no loss of its own."""
     reads = []
     for node in nodes(around):
         if isinstance(node, (ast.Assign, ast.AugAssign)):
-            stored = {
-                one.id
-                for one in nodes(node)
-                if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-            }
-            loaded = {one.id for one in nodes(node.value) if isinstance(one, ast.Name)}
-            reads.append((stored, loaded))
+            handed = [
+                arg
+                for call in calls_in(node)
+                if called_name(call) not in _READS
+                for arg in arguments(call)
+            ]
+            others = {*nodes(*handed)}
+            names = [one for one in nodes(node) if isinstance(one, ast.Name) and one not in others]
+            stored = {one.id for one in names if isinstance(one.ctx, ast.Store)}
+            reads.append((stored, {one.id for one in names} - stored))
     made = losses
-    while more := {name for names, loaded in reads if loaded & made for name in names} - made:
+    while more := {name for stored, loaded in reads if loaded & made for name in stored} - made:
         made = made | more
     return made
 
