@@ -107,7 +107,8 @@ def test_an_optimizer_may_die_while_the_source_is_read(
         if dying:
             dying.clear()
             names.gone("1")
-        return parse(text, *more, **named)
+        tree: ast.Module = parse(text, *more, **named)
+        return tree
 
     monkeypatch.setattr(ast, "parse", parse_and_collect)
     said: list[str] = []
