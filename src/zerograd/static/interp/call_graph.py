@@ -248,7 +248,7 @@ class CallGraph:
                 Fn(method, module, name, None, None, Klass(klass, module))
                 for module in map(
                     self.names.project.opened,
-                    callers.files_that_define_beside_step(self.top.path, name),
+                    callers.files_that_define(self.top.path, name),
                 )
                 if module is not None
                 for klass, method in module.methods_named(name)

@@ -229,15 +229,15 @@ def is_class(path: str, name: str) -> bool:
     return any(data is not None and pattern.search(data) for data in _others(path, name))
 
 
-def files_that_define_beside_step(path: str, name: str) -> list[str]:
-    """The files of the project that define a function of this name, and a step."""
+def files_that_define(path: str, name: str) -> list[str]:
+    """The files of the project that define a function of this name, and call or define a step."""
     wanted = name.encode()
     files, _ = _project_files(path)
-    return [file for file in files if wanted in _known_of(_STEPPING, file, _defined_beside_step)]
+    return [file for file in files if wanted in _known_of(_STEPPING, file, _defined)]
 
 
-def _defined_beside_step(data: bytes) -> frozenset[bytes]:
-    return frozenset(_DEF.findall(data)) if b"def step(" in data else frozenset()
+def _defined(data: bytes) -> frozenset[bytes]:
+    return frozenset(_DEF.findall(data)) if b"step(" in data else frozenset()
 
 
 def _others(path: str, name: str) -> Iterator[bytes | None]:
