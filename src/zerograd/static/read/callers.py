@@ -108,17 +108,15 @@ def one_runs_backward(path: str, names: Collection[str]) -> bool:
 
 
 def files_that_clip_in(path: str, name: str) -> list[str]:
-    """The files of the project with a function of this name that clips gradients; none if one only unscales them."""
+    """The files of the project with a function of this name that clips gradients; none if one unscales them."""
     wanted = name.encode()
     files, _ = _project_files(path)
     clipping = [file for file in files if wanted in _named(_CLIPPING, file, b"clip", _CLIP)]
-    if any(
+    unscales = any(
         wanted in _named(_UNSCALING, file, b"unscale", _UNSCALE)
         for file in (files if clipping else ())
-        if file not in clipping
-    ):
-        return []
-    return clipping
+    )
+    return [] if unscales else clipping
 
 
 def files_that_call(path: str, name: str) -> list[str]:
