@@ -93,6 +93,7 @@ def test_an_optimizer_may_die_while_the_source_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The garbage collector runs whenever it wants, and reading waits for other threads that read."""
+    gc.enable()  # a check that another test has run in this process ends without
     path = tmp_path / "train.py"
     path.write_text("opt = make()\n", encoding="utf-8")
     names = OptimizerNames(ProgramSource(), str(tmp_path))
