@@ -44,6 +44,10 @@ NAMED = {
         "def wrap(x): return x\nopt = wrap(SGD(net.parameters(), 0.1))\ntrain(opt, net)",
         ["opt: SGD, 2 parameters"],
     ),
+    "an object that gets it beside others": (
+        "class T:\n    def __init__(self, net, opt):\n        self.opt = opt\n        train(self.opt, net)\n        self.opt.step()\ntrainer = T(net, SGD(net.parameters(), 0.1))",
+        ["self.opt: SGD, 2 parameters"],
+    ),
     "nothing": (
         "def make(model):\n    return SGD(model.parameters(), 0.1)\ndef go():\n    steps = make(net).step, make(other).step\n    for one, do in zip((net, other), steps):\n        one(torch.ones(1, 2)).sum().backward()\n        do()\ngo()",
         ["SGD, 2 parameters", "2nd SGD, 2 parameters"],

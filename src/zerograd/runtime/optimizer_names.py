@@ -176,6 +176,8 @@ def _target(path: list[ast.AST]) -> _Name:
             if key is None:
                 return _NONE
             inner = f"[{ast.unparse(key)}]{inner}"
+        elif isinstance(node, ast.Call) and child not in (node.func, *node.args[:1]):
+            return _NONE  # it is handed to an object that is more than the optimizer: `Trainer(net, Adam(…))`
         elif isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.DictComp)):
             of_list = True
         elif isinstance(node, ast.Assign):
