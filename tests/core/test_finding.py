@@ -74,19 +74,22 @@ def test_the_exit_code_says_the_worst(
     assert Report(findings, errors).exit_code == code
 
 
-def test_a_finding_shows_itself_as_the_command_prints_it() -> None:
-    assert str(FINDING).startswith("train.py:3:1  ZG101 stale-gradient  backward() adds")
-    assert "backward() adds" in FINDING._repr_html_()
-    assert "<" in FINDING._repr_html_()
-
-
 class Printer:
-    """As much of IPython's printer as a report uses."""
+    """As much of IPython's printer as findings and reports use."""
 
     shown = ""
 
     def text(self, text: str) -> None:
         self.shown += text
+
+
+def test_a_finding_shows_itself_as_the_command_prints_it() -> None:
+    assert str(FINDING).startswith("train.py:3:1  ZG101 stale-gradient  backward() adds")
+    assert "backward() adds" in FINDING._repr_html_()
+    assert "<" in FINDING._repr_html_()
+    printer = Printer()
+    FINDING._repr_pretty_(printer, False)
+    assert printer.shown == str(FINDING)
 
 
 def test_a_report_shows_itself_as_the_command_prints_it() -> None:

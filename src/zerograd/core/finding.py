@@ -92,6 +92,10 @@ class Finding(Record):
         """What notebooks show."""
         return str(_presentation().finding_fragment(self))
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython shows on a terminal."""
+        printer.text(str(self))
+
 
 def _presentation() -> Any:
     from importlib import import_module
