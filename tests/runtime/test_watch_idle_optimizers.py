@@ -90,6 +90,10 @@ def test_gradients_that_are_used_are_not_idle(use: str) -> None:
     assert "ZG102" not in found(use)
 
 
+def test_gradients_that_are_limited_are_meant_for_a_step() -> None:
+    assert found("torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)") == ["ZG102"]
+
+
 def test_gradients_that_another_file_of_the_program_reads_are_not_idle(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

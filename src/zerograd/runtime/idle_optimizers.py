@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ENOUGH = 3
 """A program that clears fewer windows may only try out a batch or two."""
 _READS = re.compile(
-    r"\.grad\b(?!\s*=\s*None\b)|['\"]grad['\"]|\bclip_grad_|\bget_total_norm\b|_hook\("
+    r"\.grad\b(?!\s*=\s*None\b)|['\"]grad['\"]|\bclip_grad_norm_\b.*\binf\b|\bget_total_norm\b|_hook\("
 )
 """Code that may do something with a gradient other than to drop it."""
 
