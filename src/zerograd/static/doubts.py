@@ -2,9 +2,10 @@
 
 A missing backward is certain only if everything is understood that runs where it would have to be: no call that was
 not followed, no backward that is taken to reach other optimizers only, no gradients that are set or used by hand. A
-missing clear is certain only if every clear that runs there is known to clear something else. Other reasons: a setting
-that chooses both the backward and the step, a count that decides about the clear and the step, an optimizer that is
-made and stepped once, as in a test, a file that computes with numpy and not with torch.
+missing clear is certain only if every clear that runs there is known to clear something else, and no unknown object
+runs the backward. Other reasons: a setting that chooses both the backward and the step, a count that decides about
+the clear and the step, an optimizer that is made and stepped once, as in a test, a file that computes with numpy and
+not with torch.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from zerograd.explore.flow import Alt, Block, Flow, Jump, Loop, Raise, Seq, find
 from zerograd.explore.logic import Expr
 from zerograd.static.entry_states import acts_in_order
 from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.torch import OPTIMIZER_NAME
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import RESULT, AllocationSite, Key
 from zerograd.static.read.module import Module
@@ -93,6 +95,11 @@ class Doubts:
                 continue
             if not all(self.is_another(key, subject) for key in act.whose):
                 return f"`{act.event.call}` in line {act.event.site.line} clears it, too"
+        for act in find(flow, Act):
+            if act.unknown and act.event.site == violation.site:
+                # A wrapper that is called an optimizer leaves the clear to the code.
+                if not OPTIMIZER_NAME.search(act.event.call):
+                    return f"what runs `{act.event.call}` may clear in its step"
         return ""
 
     def is_another(self, key: Key, subject: SubjectKeys) -> bool:

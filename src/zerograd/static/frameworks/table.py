@@ -65,6 +65,7 @@ class RunsBackward:
         self,
         *,
         required: bool = False,
+        unknown: bool = False,
         fills_owner: bool = False,
         divided: Divided = Divided.BY_CODE,
         bypassed: str = "",
@@ -72,6 +73,8 @@ class RunsBackward:
     ) -> None:
         self.required = required
         """Only the library may run it: `loss.backward()` would bypass it."""
+        self.unknown = unknown
+        """It is not known which library it is: its step may clear."""
         self.fills_owner = fills_owner
         """The gradients are those of what the method is called on."""
         self.divided = divided

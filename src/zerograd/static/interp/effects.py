@@ -143,6 +143,7 @@ class Effects:
         whose: frozenset[Key] = NOBODY,
         *,
         wrapped: bool = False,
+        unknown: bool = False,
         bypasses: str = "",
         own_gradient: bool = False,
     ) -> None:
@@ -166,7 +167,7 @@ class Effects:
             own_gradient=own_gradient,
         )
         reached, perhaps = sure - frozen - unsure, (perhaps | unsure) - frozen
-        act = Act(event, whose=reached | whose, perhaps=perhaps, wrapped=wrapped)
+        act = Act(event, whose=reached | whose, perhaps=perhaps, wrapped=wrapped, unknown=unknown)
         act.calls = tensor.calls
         act.anyone = not act.whose and not act.perhaps and not frozen
         if undivided:

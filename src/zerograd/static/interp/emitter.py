@@ -42,6 +42,8 @@ class Act(Emit):
     """backward: the modules called for the loss."""
     wrapped: bool = False
     """backward: run by accelerate, Fabric or an engine."""
+    unknown: bool = False
+    """backward: it is not known what object runs it."""
     leaf: bool = False
     """zero: of one tensor, not of all that a module or an optimizer holds."""
     borrowed: bool = False

@@ -200,7 +200,7 @@ class FrameworkCalls:
         elif effect.divided is not Divided.BY_CODE:
             tensor = replace(tensor, divided=None)
         whose = roots(owner)[0] if effect.fills_owner else NOBODY
-        self.effects.backward(node, tensor, whose, wrapped=effect.required)
+        self.effects.backward(node, tensor, whose, wrapped=effect.required, unknown=effect.unknown)
 
     def _is_disabled(self, scaler: Value | None) -> bool:
         """Whether a scaler was made to do nothing: `GradScaler(enabled=False)`."""

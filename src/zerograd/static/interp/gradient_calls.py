@@ -122,7 +122,9 @@ def _is_inherited(node: ast.Call) -> bool:
     return isinstance(func, ast.Attribute) and func.attr == "step" and is_super(func.value)
 
 
-_WRAPPER = LibraryCall("backward", RunsBackward(required=True, divided=Divided.BY_LIBRARY))
+_WRAPPER = LibraryCall(
+    "backward", RunsBackward(required=True, unknown=True, divided=Divided.BY_LIBRARY)
+)
 """What the `backward` of an unknown library's object does with a loss."""
 
 
@@ -178,7 +180,9 @@ class BackwardCalls:
         bypassed = self._bypassed(owner)
         # `accelerator.backward(loss)`, where it cannot be seen what the accelerator is.
         handed = not same and any(vocabulary.LOSS.search(text_of(arg)) for arg in node.args)
-        self.effects.backward(node, owner, own_gradient=same, bypasses=bypassed, wrapped=handed)
+        self.effects.backward(
+            node, owner, own_gradient=same, bypasses=bypassed, wrapped=handed, unknown=handed
+        )
         return Lit(None)
 
     def _is_layer(self, node: ast.Call, owner: ast.expr) -> bool:
