@@ -395,7 +395,7 @@ class _Collector:
             self.report.findings.append(finding)
 
     def reports(self, result: FileResult, settings: Settings) -> Callable[[Finding], bool] | None:
-        """Which findings of a result are reported; None means all that are collector."""
+        """Which findings of a result are reported; None means all that are selected."""
         if self._changes is None and self._baseline is None:
             return None
         baseline = None if self._baseline is None else self._baseline.copy()
@@ -474,7 +474,7 @@ class _Collector:
         return lambda finding: self.wants(finding, settings)
 
     def any(self, result: FileResult, settings: Settings) -> bool:
-        """Whether any finding of a result is collector."""
+        """Whether any finding of a result is selected."""
         return any(self.wants(finding, settings) for finding in result.findings)
 
     def _selection(self, path: str, settings: Settings) -> Selection | None:

@@ -96,10 +96,10 @@ class Doubts:
             if not all(self.is_another(key, subject) for key in act.whose):
                 return f"`{act.event.call}` in line {act.event.site.line} clears it, too"
         for act in find(flow, Act):
-            if act.unknown and act.event.site == violation.site:
-                # A wrapper that is called an optimizer leaves the clear to the code.
-                if not OPTIMIZER_NAME.search(act.event.call):
-                    return f"what runs `{act.event.call}` may clear in its step"
+            # A wrapper that is called an optimizer leaves the clear to the code.
+            is_wrapper = OPTIMIZER_NAME.search(act.event.call)
+            if act.unknown and act.event.site == violation.site and not is_wrapper:
+                return f"what runs `{act.event.call}` may clear in its step"
         return ""
 
     def is_another(self, key: Key, subject: SubjectKeys) -> bool:

@@ -1,6 +1,7 @@
 """Optimizers that a file makes or is handed, that gradients are computed for, and that nothing steps.
 
-An optimizer is followed through the names that it gets. Anything else than clearing, saving or scheduling it may step it: then it is not reported.
+An optimizer is followed through the names that it gets. Code that does more with it than to clear, save or schedule it
+may step it: then it is not reported.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def never_stepped(module: Module, project: Project) -> Iterator[End]:
         return
     if not module.imports_torch or not registry.MANAGING.isdisjoint(module.packages):
         return
-    if any("hook" in name for name in whole.called):
+    if whole.calls_hooks:
         return  # a hook may step, or use gradients
     makes = any(_is_optimizer(name, module) for name in whole.calls) and not _are_stepped(module)
     cleared: set[str] = set()

@@ -54,7 +54,7 @@ class Nesting:
         self.inlined: set[ast.AST] = set()
         """All functions that were ever called,"""
         self.hooks: set[ast.AST] = set()
-        """Those of them that may be registered to be called,"""
+        """Those of them that may be registered to be called."""
         self.path_of: dict[ast.AST, str] = {}
         """and the file that each of them is in."""
         self.call_sites: dict[ast.AST, Site] = {}

@@ -95,7 +95,12 @@ class Facts:
     @cached_property
     def may_use_gradients(self) -> bool:
         """Whether it mentions a gradient, or a hook, which may use gradients."""
-        return self.grads or any("hook" in name for name in self.called)
+        return self.grads or self.calls_hooks
+
+    @cached_property
+    def calls_hooks(self) -> bool:
+        """Whether it calls something that is named after hooks."""
+        return any("hook" in name for name in self.called)
 
     @cached_property
     def runs_backward(self) -> bool:
